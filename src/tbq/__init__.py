@@ -1,0 +1,10 @@
+"""Posterior and model evidence of an expensive simulator, from a few dozen runs."""
+
+from tbq import problems
+from tbq.errors import TbqError
+from tbq.infer import infer
+from tbq.prior import Prior
+from tbq.result import Result, Stop
+
+__all__ = ["Prior", "Result", "Stop", "TbqError", "infer", "problems"]
+__version__ = "0.1.0"

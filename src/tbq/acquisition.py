@@ -1,0 +1,95 @@
+"""Acquisition functions: how much a run at z is worth. Logarithms, in units of the evidence, larger is better.
+
+Each is a pure function of a :class:`Target` and of points z (n, d); each is written once, with the tempering γ in
+it. Dividing by the evidence makes them invariant to a constant in the log-likelihood; the logarithm keeps them
+finite where a young surrogate is off by hundreds of nats. Densities are those of working coordinates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from tbq.surrogate import Surrogate, log_expm1
+from tbq.types import Array
+
+
+@dataclass(frozen=True)
+class Target:
+    """The integral that a run should improve: Z = ∫ L^γ p, through its surrogate and quadrature nodes."""
+
+    surrogate: Surrogate[Any]
+    gamma: float
+    log_evidence: float  # log E[Z]
+    nodes: Any  # surrogate.at(z_k)
+    node_z: Array
+    weights: Array  # normalised posterior weights of the nodes
+    log_prior: Callable[[Array], Array]  # log-density of the prior in working coordinates
+
+    def believing(self, z: Array) -> Target:
+        """The target as it will be once a run at z has returned what is expected: for batches and pending runs."""
+        surrogate = self.surrogate.believe(z)
+        return replace(self, surrogate=surrogate, nodes=surrogate.at(self.node_z))
+
+
+Acquisition = Callable[[Target, Array], Array]
+
+
+def puq(target: Target, z: Array) -> Array:
+    """Prediction uncertainty: σ_like(z) p(z) / Z (eq:PUQ)."""
+    points = target.surrogate.at(z)
+    log_sd = 0.5 * log_expm1(target.surrogate.log_ratio_diagonal(points, target.gamma))
+    return log_sd + _log_posterior(target, points, z)
+
+
+def pvc(target: Target, z: Array) -> Array:
+    """Contribution to the evidence's variance: p(z) ∫ c_like(z, z') p(z') dz' / Z² (eq:PVCmodifeid).
+
+    Negative contributions, which the maximum never takes, are floored so that the logarithm exists.
+    """
+    value, scale, points = _variance_contribution(target, z)
+    return np.log(np.maximum(value, 0.0) + scale) + _log_posterior(target, points, z)
+
+
+def abs_pvc(target: Target, z: Array) -> Array:
+    """Its absolute value: a negative contribution is as much worth knowing."""
+    value, scale, points = _variance_contribution(target, z)
+    return np.log(np.abs(value) + scale) + _log_posterior(target, points, z)
+
+
+def plur(target: Target, z: Array) -> Array:
+    """Expected reduction of the likelihood's variance, over the prior, by a run at z: / Z² (eq:DefPLUR)."""
+    s = target.surrogate
+    revealed = s.revealed_log_ratio(s.at(z), target.nodes, target.gamma)
+    log_relative = s.log_mean(target.nodes, target.gamma) - target.log_evidence
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(target.weights)
+    return np.asarray(special.logsumexp(log_expm1(revealed) + log_relative + log_weights, axis=1))
+
+
+def peur(target: Target, z: Array) -> Array:
+    """Expected reduction of the evidence's variance by a run at z: / Z² (eq:DefPEUR), by the full double sum."""
+    s = target.surrogate
+    revealed = s.revealed_variance(s.at(z), target.nodes, target.weights, target.gamma)
+    return np.log(np.maximum(revealed, 1e-300))
+
+
+ACQUISITIONS: dict[str, Acquisition] = {"puq": puq, "pvc": pvc, "abs_pvc": abs_pvc, "plur": plur, "peur": peur}
+ENSEMBLE = ("puq", "pvc", "plur", "peur")
+
+
+def _log_posterior(target: Target, points: Any, z: Array) -> Array:
+    """log of E[L^γ(z)] p(z) / Z, the normalised posterior density."""
+    return target.surrogate.log_mean(points, target.gamma) + target.log_prior(z) - target.log_evidence
+
+
+def _variance_contribution(target: Target, z: Array) -> tuple[Array, Array, Any]:
+    """Σ_k w_k (ρ(z, z_k) − 1), and a floor far below what it could be that keeps its logarithm finite."""
+    s = target.surrogate
+    points = s.at(z)
+    ratio = np.expm1(np.clip(s.log_ratio(points, target.nodes, target.gamma), -600.0, 600.0))
+    return ratio @ target.weights, 1e-12 * (np.abs(ratio) @ target.weights) + 1e-100, points

@@ -1,0 +1,76 @@
+"""A run of the simulator: what was asked, and what came of it. Failure is an outcome, not an exception."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from tbq.types import Array
+
+
+class Status(StrEnum):
+    """How an evaluation ended."""
+
+    OK = "ok"
+    INFEASIBLE = "infeasible"  # the log-likelihood is −inf: the likelihood is zero
+    FAILED = "failed"  # exception, nan, +inf, or not a number at all
+    LOST = "lost"  # the worker died
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A point to run. ``origin`` is 'initial' or the acquisition function that chose it."""
+
+    id: int
+    theta: Array
+    stage: int
+    origin: str
+    acquisition: float  # log-value of the acquisition function; nan for the initial design
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A proposal and its outcome. ``log_likelihood`` is a number for 'ok', −inf for 'infeasible', else nan."""
+
+    id: int
+    theta: Array
+    stage: int
+    origin: str
+    acquisition: float
+    status: Status
+    log_likelihood: float
+    message: str = ""
+    seconds: float = 0.0
+
+
+def judge(proposal: Proposal, value: Any, seconds: float = 0.0) -> Evaluation:
+    """Turn whatever a log-likelihood returned into an evaluation."""
+    status, number, message = _classify(value)
+    return _evaluation(proposal, status, number, message, seconds)
+
+
+def failure(proposal: Proposal, message: str, seconds: float = 0.0, status: Status = Status.FAILED) -> Evaluation:
+    """The evaluation of a run that returned nothing."""
+    return _evaluation(proposal, status, np.nan, message, seconds)
+
+
+def _classify(value: Any) -> tuple[Status, float, str]:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        return Status.FAILED, np.nan, f"the log-likelihood returned {type(value).__name__}, not a number"
+    if array.size != 1:
+        return Status.FAILED, np.nan, f"the log-likelihood returned shape {array.shape}, not one number"
+    number = float(array.reshape(()))
+    if number == -np.inf:
+        return Status.INFEASIBLE, number, ""
+    if not np.isfinite(number):
+        return Status.FAILED, np.nan, f"the log-likelihood returned {number}"
+    return Status.OK, number, ""
+
+
+def _evaluation(p: Proposal, status: Status, number: float, message: str, seconds: float) -> Evaluation:
+    return Evaluation(p.id, p.theta, p.stage, p.origin, p.acquisition, status, number, message, seconds)

@@ -1,0 +1,267 @@
+"""The exact Gaussian process: fit, predict, condition on one more point, leave one out.
+
+Values y = h(x)ᵀβ + f(x) + noise, with f ~ GP(0, k) and the coefficients β of the mean marginalised under a wide
+normal prior. Everything is float64 and deterministic; what is added to the diagonal is the noise the caller gave
+and a fixed share of the kernel's variance, `NUGGET`, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy import linalg, optimize
+
+from tbq.errors import TbqError
+from tbq.kernels import Kernel
+from tbq.types import Array, IntArray
+
+Basis = Literal["constant", "quadratic"]
+
+NUGGET = 1e-10  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
+_COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
+_BLOCK = 8192  # points predicted at once
+_REFUSED = 1e25  # objective where the covariance cannot be factorised
+
+
+def basis_functions(basis: Basis, x: Array) -> Array:
+    """h(x): {1} or {1, xᵢ, xᵢxⱼ}, shape (n, p)."""
+    ones = np.ones((len(x), 1))
+    if basis == "constant":
+        return ones
+    i, j = np.triu_indices(x.shape[1])
+    return np.hstack([ones, x, x[:, i] * x[:, j]])
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Everything linear algebra knows about a training set at given hyperparameters."""
+
+    chol: Array  # L, with L Lᵀ = K + noise
+    basis: Array  # L⁻¹ H, shape (n, p)
+    chol_basis: Array  # Cholesky factor of G = Hᵀ(K + noise)⁻¹H + Λ
+    beta: Array  # posterior mean of the mean's coefficients
+    residual: Array  # L⁻¹ (y − Hβ)
+    precision: float  # Λ = precision · I
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What the process says about a set of points, kept so that covariances need no second solve."""
+
+    x: Array
+    mean: Array
+    variance: Array
+    v: Array  # L⁻¹ k(X, x)
+    u: Array  # share of the mean's uncertain coefficients
+
+    def take(self, index: IntArray) -> Projection:
+        return Projection(
+            self.x[index], self.mean[index], self.variance[index], self.v[:, index], self.u[:, index]
+        )
+
+
+@dataclass(frozen=True)
+class GP:
+    """A Gaussian process conditioned on data; immutable. Build it with :func:`fit` or :func:`build`."""
+
+    kernel: Kernel
+    basis: Basis
+    parameters: Array
+    x: Array
+    y: Array
+    noise: Array  # variance of each point's noise
+    offset: float  # subtracted from y before anything else
+    scale: float  # spread of y, the unit of the priors
+    factors: Factors
+    score: float  # log marginal likelihood + log prior of the hyperparameters
+
+    @property
+    def nugget(self) -> Array:
+        """Variance added to the diagonal beyond the caller's noise."""
+        return NUGGET * self.kernel.diagonal(self.parameters, self.x)
+
+    def project(self, x: Array) -> Projection:
+        """Mean and variance at ``x``, with the factors that covariances need."""
+        f = self.factors
+        cross = self.kernel.matrix(self.parameters, self.x, x)
+        v = linalg.solve_triangular(f.chol, cross, lower=True, check_finite=False)
+        basis = basis_functions(self.basis, x)
+        u = linalg.solve_triangular(f.chol_basis, basis.T - f.basis.T @ v, lower=True, check_finite=False)
+        mean = self.offset + basis @ f.beta + v.T @ f.residual
+        variance = self.kernel.diagonal(self.parameters, x) - np.sum(v * v, axis=0) + np.sum(u * u, axis=0)
+        return Projection(x, mean, np.maximum(variance, 0.0), v, u)
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Mean and variance of the process (without noise) at ``x``, in blocks of bounded memory."""
+        blocks = [self.project(x[i : i + _BLOCK]) for i in range(0, len(x), _BLOCK)]
+        return np.concatenate([b.mean for b in blocks]), np.concatenate([b.variance for b in blocks])
+
+    def covariance(self, a: Projection, b: Projection) -> Array:
+        """Posterior covariance between two sets of projected points, shape (n, m)."""
+        return self.kernel.matrix(self.parameters, a.x, b.x) - a.v.T @ b.v + a.u.T @ b.u
+
+    def condition(self, x: Array, y: float, noise: float) -> GP:
+        """The same process with one more point, by a rank-one extension of the factors (no refit)."""
+        point = self.project(x[None, :])
+        prior_variance = float(self.kernel.diagonal(self.parameters, x[None, :])[0])
+        extra = noise + NUGGET * prior_variance
+        corner = np.sqrt(max(prior_variance + extra - float(point.v[:, 0] @ point.v[:, 0]), extra))
+        n = len(self.x)
+        chol = np.zeros((n + 1, n + 1))
+        chol[:n, :n], chol[n, :n], chol[n, n] = self.factors.chol, point.v[:, 0], corner
+        h = basis_functions(self.basis, x[None, :])[0]
+        row = (h - point.v[:, 0] @ self.factors.basis) / corner
+        values = np.append(self.y, y)
+        factors = _mean_factors(
+            chol, np.vstack([self.factors.basis, row]), values - self.offset, self.factors.precision
+        )
+        return replace(
+            self,
+            x=np.vstack([self.x, x]),
+            y=values,
+            noise=np.append(self.noise, noise),
+            factors=factors,
+        )
+
+    def leave_one_out(self) -> tuple[Array, Array]:
+        """Mean and variance (noise included) of each value as predicted from all the others."""
+        f = self.factors
+        inverse = linalg.solve_triangular(f.chol, np.eye(len(self.x)), lower=True)
+        share = linalg.solve_triangular(f.chol_basis, f.basis.T @ inverse, lower=True)
+        diagonal = np.sum(inverse**2, axis=0) - np.sum(share**2, axis=0)
+        return self.y - (inverse.T @ f.residual) / diagonal, 1.0 / diagonal
+
+
+# --- fitting ------------------------------------------------------------------------------------------------
+
+
+def build(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis, parameters: Array) -> GP:
+    """The process at given hyperparameters. Raises :class:`TbqError` where its covariance has no factor."""
+    problem = _Problem.of(x, y, noise, kernel, basis)
+    score = problem.log_posterior(parameters)[0]
+    factors = problem.factorise(parameters)
+    if factors is None:
+        raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
+    return GP(kernel, basis, parameters, x, y, problem.noise, problem.offset, problem.scale, factors, score)
+
+
+def fit(
+    x: Array,
+    y: Array,
+    noise: Array | float,
+    kernel: Kernel,
+    basis: Basis = "constant",
+    warm: Array | None = None,
+    cold: bool = True,
+) -> GP:
+    """The process whose hyperparameters maximise marginal likelihood times prior.
+
+    The search starts at the prior's centre (``cold``), at ``warm``, or at both.
+    """
+    problem = _Problem.of(x, y, noise, kernel, basis)
+    prior = kernel.hyperprior(x.shape[1], problem.scale)
+
+    def objective(parameters: Array) -> tuple[float, Array]:
+        value, gradient = problem.log_posterior(parameters)
+        return (-value, -gradient) if np.isfinite(value) else (_REFUSED, np.zeros_like(gradient))
+
+    starts = ([prior.mean] if cold or warm is None else []) + ([] if warm is None else [warm])
+    runs = [
+        optimize.minimize(
+            objective,
+            np.clip(start, prior.low, prior.high),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(prior.low, prior.high, strict=True)),
+            options={"maxiter": 100},
+        )
+        for start in starts
+    ]
+    return build(x, y, noise, kernel, basis, min(runs, key=lambda r: float(r.fun)).x)
+
+
+def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[GP]:
+    """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
+    problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis)
+    prior = gp.kernel.hyperprior(gp.x.shape[1], problem.scale)
+    step = 0.05
+    hessian = np.array(
+        [
+            (problem.log_posterior(gp.parameters - e)[1] - problem.log_posterior(gp.parameters + e)[1])
+            / (2.0 * step)
+            for e in step * np.eye(len(gp.parameters))
+        ]
+    )
+    values, vectors = linalg.eigh(0.5 * (hessian + hessian.T))
+    widths = 1.0 / np.sqrt(np.maximum(values, 1.0 / np.max(prior.sd) ** 2))  # never wider than the prior
+    for draw in rng.standard_normal((n, len(values))):
+        parameters = np.clip(gp.parameters + vectors @ (widths * draw), prior.low, prior.high)
+        if problem.factorise(parameters) is not None:
+            yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A training set and a model, ready to be scored at any hyperparameters."""
+
+    x: Array
+    centred: Array
+    noise: Array
+    offset: float
+    scale: float
+    kernel: Kernel
+    basis: Basis
+
+    @staticmethod
+    def of(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis) -> _Problem:
+        noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
+        offset = float(np.mean(y))
+        scale = float(max(np.std(y), np.sqrt(np.mean(noise))))
+        return _Problem(x, y - offset, noise, offset, scale, kernel, basis)
+
+    def factorise(self, parameters: Array) -> Factors | None:
+        """Factors at these hyperparameters, or None where the covariance is not positive definite."""
+        K = self.kernel.matrix(parameters, self.x, self.x)
+        K[np.diag_indices_from(K)] *= 1.0 + NUGGET
+        K[np.diag_indices_from(K)] += self.noise
+        try:
+            chol = linalg.cholesky(K, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            return None
+        if not np.isfinite(chol[-1, -1]):  # some LAPACKs let a nan through
+            return None
+        H = linalg.solve_triangular(chol, basis_functions(self.basis, self.x), lower=True, check_finite=False)
+        return _mean_factors(chol, H, self.centred, 1.0 / (_COEFFICIENT_SD * self.scale) ** 2)
+
+    def log_posterior(self, parameters: Array) -> tuple[float, Array]:
+        """Log marginal likelihood plus log prior, and its gradient; −inf where refused."""
+        f = self.factorise(parameters)
+        if f is None:
+            return -np.inf, np.zeros_like(parameters)
+        n, p = f.basis.shape
+        value = (
+            -0.5 * (f.residual @ f.residual + f.precision * (f.beta @ f.beta))
+            - np.log(np.diag(f.chol)).sum()
+            - np.log(np.diag(f.chol_basis)).sum()
+            + 0.5 * p * np.log(f.precision)
+            - 0.5 * n * np.log(2.0 * np.pi)
+        )
+        inverse = linalg.solve_triangular(f.chol, np.eye(n), lower=True, check_finite=False)
+        share = linalg.solve_triangular(f.chol_basis, f.basis.T @ inverse, lower=True, check_finite=False)
+        alpha = inverse.T @ f.residual
+        weights = np.outer(alpha, alpha) - inverse.T @ inverse + share.T @ share
+        weights[np.diag_indices_from(weights)] *= 1.0 + NUGGET  # the nugget scales with the kernel
+        gradient = 0.5 * self.kernel.contract(parameters, self.x, weights)
+        prior = self.kernel.hyperprior(self.x.shape[1], self.scale)
+        return value + prior.log_density(parameters), gradient + prior.gradient(parameters)
+
+
+def _mean_factors(chol: Array, basis: Array, centred: Array, precision: float) -> Factors:
+    white = linalg.solve_triangular(chol, centred, lower=True, check_finite=False)
+    G = basis.T @ basis + precision * np.eye(basis.shape[1])
+    chol_basis = linalg.cholesky(G, lower=True, check_finite=False)
+    beta = linalg.cho_solve((chol_basis, True), basis.T @ white, check_finite=False)
+    return Factors(chol, basis, chol_basis, beta, white - basis @ beta, precision)

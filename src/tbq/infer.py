@@ -1,0 +1,98 @@
+"""The one-call entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, Literal
+
+from tbq import bq
+from tbq.acquisition import ENSEMBLE
+from tbq.errors import ArgumentError
+from tbq.prior import Prior
+from tbq.randomness import fresh_seed
+from tbq.result import Result
+from tbq.runner import LogLikelihood, evaluate
+from tbq.settings import KernelChoice, Search, Settings, resolve
+
+
+def infer(
+    log_likelihood: LogLikelihood,
+    prior: Prior,
+    *,
+    algorithm: Literal["bq"] = "bq",
+    acquisition: str | Callable[..., Any] = "peur",
+    search: Search = "auto",
+    kernel: KernelChoice = "auto",
+    tolerance: float | Sequence[float] = 0.04,
+    n_initial: int | None = None,
+    population: int | None = None,
+    max_evaluations: int | None = None,
+    batch_size: int = 1,
+    executor: Executor | None = None,
+    vectorized: bool = False,
+    seed: int | None = None,
+) -> Result:
+    """Posterior and evidence of an expensive log-likelihood, with their numerical errors.
+
+    Parameters
+    ----------
+    log_likelihood
+        Function of one ``theta`` (a 1-D float64 array in the prior's order) that returns one number, −inf where
+        the likelihood is zero. With ``vectorized=True``: of a 2-D array, returning a 1-D one. What it raises is
+        recorded, and the run goes on.
+    prior
+        A :class:`tbq.Prior`.
+    algorithm
+        ``"bq"``: Bayesian Quadrature over the prior (Algorithm 1), for posteriors that are not much narrower than
+        the prior.
+    acquisition
+        What a run is worth: ``"puq"``, ``"pvc"``, ``"abs_pvc"``, ``"plur"``, ``"peur"``, ``"ensemble"`` (one point
+        from each of the four per iteration), or a function of (:class:`tbq.acquisition.Target`, points).
+    search
+        ``"pool"`` ranks candidates, ``"continuous"`` also climbs from the best, ``"auto"`` climbs in up to six
+        dimensions.
+    kernel
+        ``"se"`` or ``"matern52"``, each with a constant mean, or ``"auto"``: chosen from the data, with the mean.
+    tolerance
+        Target coefficient of variation of the evidence.
+    n_initial, population, max_evaluations
+        Initial runs, quadrature points of the prior, and the most runs there may be; chosen when None.
+    batch_size
+        Runs per iteration; each point knows of those before it.
+    executor
+        A ``concurrent.futures.Executor`` that runs the batch; without one it is run here, one by one.
+    seed
+        Makes the run repeatable.
+    """
+    if not callable(log_likelihood):
+        raise ArgumentError(f"log_likelihood must be a function of theta; got {type(log_likelihood).__name__}")
+    if not isinstance(prior, Prior):
+        raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+    if algorithm != "bq":
+        raise ArgumentError(f"algorithm must be 'bq'; got {algorithm!r}")
+    if batch_size < 1:
+        raise ArgumentError(f"batch_size must be at least 1; got {batch_size!r}")
+    settings = resolve(
+        prior.dim,
+        acquisition=acquisition,
+        search=search,
+        kernel=kernel,
+        tolerance=tolerance,
+        n_initial=n_initial,
+        population=population,
+        max_evaluations=max_evaluations,
+    )
+    batch = max(batch_size, len(ENSEMBLE)) if acquisition == "ensemble" else batch_size
+    evaluator = lambda proposals: evaluate(log_likelihood, proposals, executor, vectorized)
+    return run(evaluator, prior, settings, fresh_seed() if seed is None else seed, batch)
+
+
+def run(evaluator: Callable[..., Any], prior: Prior, settings: Settings, seed: int, batch: int = 1) -> Result:
+    """Drive the engine to its end: ask, evaluate, tell."""
+    state = bq.init(prior, settings, seed)
+    while state.stop is None:
+        missing = settings.n_initial - state.next_id
+        state, proposals = bq.ask(state, missing if missing > 0 else batch)
+        state = bq.tell(state, evaluator(proposals))
+    return bq.result(state)

@@ -1,0 +1,148 @@
+"""Covariance functions. A kernel is stateless; its hyperparameters are one vector of logarithms.
+
+For the two ARD kernels and the product kernel that vector is (log ℓ₁, …, log ℓ_d, log amplitude).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tbq.types import Array
+
+_SQRT5 = np.sqrt(5.0)
+
+
+@dataclass(frozen=True)
+class HyperPrior:
+    """Independent normal priors on the logarithms of the hyperparameters, and the range searched."""
+
+    mean: Array
+    sd: Array
+    low: Array
+    high: Array
+
+    def log_density(self, parameters: Array) -> float:
+        return float(-0.5 * np.sum(((parameters - self.mean) / self.sd) ** 2))
+
+    def gradient(self, parameters: Array) -> Array:
+        return -(parameters - self.mean) / self.sd**2
+
+
+class Kernel(Protocol):
+    """What the Gaussian process asks of a covariance function."""
+
+    @property
+    def name(self) -> str: ...
+
+    def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
+        """k(aᵢ, bⱼ), shape (n, m)."""
+
+    def diagonal(self, parameters: Array, a: Array) -> Array:
+        """k(aᵢ, aᵢ), shape (n,)."""
+
+    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
+        """Σᵢⱼ weightsᵢⱼ ∂k(xᵢ, xⱼ)/∂parameter for each hyperparameter, with symmetric weights."""
+
+    def hyperprior(self, d: int, scale: float) -> HyperPrior:
+        """Weak prior, given the dimension and the spread of the values."""
+
+
+def _ard_hyperprior(d: int, scale: float) -> HyperPrior:
+    # Working coordinates have unit scale, and distances between points grow as √d: so does the length-scale.
+    # A log-sd of 1.5 forbids nothing, but keeps twelve points in ten dimensions from claiming a length-scale
+    # of zero or a flat function of amplitude 1e6.
+    log_length = 0.5 * np.log(d / 2.0)
+    log_amplitude = np.log(scale)
+    mean = np.append(np.full(d, log_length), log_amplitude)
+    reach = np.append(np.full(d, np.log(1e3)), np.log(1e4))
+    return HyperPrior(
+        mean, np.full(d + 1, 1.5), mean - np.append(np.full(d, np.log(100.0)), np.log(1e4)), mean + reach
+    )
+
+
+@dataclass(frozen=True)
+class ArdKernel:
+    """amplitude² κ(r), r² = Σ (xᵢ − x'ᵢ)²/ℓᵢ²: a radial profile κ with one length-scale per parameter."""
+
+    name: str
+    profile: Callable[[Array], Array]  # κ as a function of r²
+    slope: Callable[[Array], Array]  # −2 dκ/d(r²): then ∂κ/∂log ℓᵢ = slope · (xᵢ − x'ᵢ)²/ℓᵢ²
+
+    def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
+        lengths, amplitude = np.exp(parameters[:-1]), np.exp(parameters[-1])
+        return amplitude**2 * self.profile(_squared_distances(a / lengths, b / lengths))
+
+    def diagonal(self, parameters: Array, a: Array) -> Array:
+        return np.full(len(a), np.exp(2.0 * parameters[-1]))
+
+    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
+        scaled = x / np.exp(parameters[:-1])
+        variance = np.exp(2.0 * parameters[-1])
+        squared = _squared_distances(scaled, scaled)
+        pull = weights * self.slope(squared) * variance
+        lengths = 2.0 * (pull.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", pull @ scaled, scaled))
+        return np.append(lengths, 2.0 * variance * np.sum(weights * self.profile(squared)))
+
+    def hyperprior(self, d: int, scale: float) -> HyperPrior:
+        return _ard_hyperprior(d, scale)
+
+
+@dataclass(frozen=True)
+class ProductMatern52:
+    """amplitude² Π κ(|xᵢ − x'ᵢ|/ℓᵢ) with κ Matérn-5/2: unlike the radial one, it has closed-form integrals."""
+
+    name: str = "matern52_product"
+
+    def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
+        lengths, amplitude = np.exp(parameters[:-1]), np.exp(parameters[-1])
+        value = np.full((len(a), len(b)), amplitude**2)
+        for i, length in enumerate(lengths):
+            r = _SQRT5 * np.abs(a[:, i, None] - b[None, :, i]) / length
+            value *= (1.0 + r + r * r / 3.0) * np.exp(-r)
+        return value
+
+    def diagonal(self, parameters: Array, a: Array) -> Array:
+        return np.full(len(a), np.exp(2.0 * parameters[-1]))
+
+    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
+        weighted = weights * self.matrix(parameters, x, x)
+        gradient = [0.0] * len(parameters)
+        for i, length in enumerate(np.exp(parameters[:-1])):
+            r = _SQRT5 * np.abs(x[:, i, None] - x[None, :, i]) / length
+            gradient[i] = float(np.sum(weighted * (r * r * (1.0 + r)) / (3.0 + 3.0 * r + r * r)))
+        gradient[-1] = 2.0 * float(weighted.sum())
+        return np.array(gradient)
+
+    def hyperprior(self, d: int, scale: float) -> HyperPrior:
+        return _ard_hyperprior(d, scale)
+
+
+def _squared_distances(a: Array, b: Array) -> Array:
+    # Shifting to a common centre first keeps the cancellation harmless for far-off, close-by points.
+    center = a.mean(axis=0)
+    a, b = a - center, b - center
+    squared = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)[None, :] - 2.0 * (a @ b.T)
+    return np.maximum(squared, 0.0)
+
+
+def _matern52_profile(squared: Array) -> Array:
+    r = _SQRT5 * np.sqrt(squared)
+    return np.asarray((1.0 + r + r * r / 3.0) * np.exp(-r))
+
+
+def _matern52_slope(squared: Array) -> Array:
+    r = _SQRT5 * np.sqrt(squared)
+    return np.asarray((5.0 / 3.0) * (1.0 + r) * np.exp(-r))
+
+
+def _se(squared: Array) -> Array:
+    return np.asarray(np.exp(-0.5 * squared))
+
+
+SE = ArdKernel("se", _se, _se)
+MATERN52 = ArdKernel("matern52", _matern52_profile, _matern52_slope)
+MATERN52_PRODUCT = ProductMatern52()

@@ -1,0 +1,53 @@
+"""Looking problems up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbq.errors import ArgumentError
+from tbq.prior import Prior
+from tbq.types import Array
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The exact answer."""
+
+    log_evidence: float
+
+    @property
+    def evidence(self) -> float:
+        return float(np.exp(self.log_evidence))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prior, a log-likelihood (of one θ, or of the rows of an array) and what should come out."""
+
+    name: str
+    title: str
+    prior: Prior
+    log_likelihood: Callable[[Array], Array]
+    reference: Reference
+
+
+def names() -> list[str]:
+    """Names of all problems."""
+    return sorted(_builders())
+
+
+def get(name: str) -> Problem:
+    """The problem of that name."""
+    builders = _builders()
+    if name not in builders:
+        raise ArgumentError(f"problems.get: there is no problem {name!r}; there are {', '.join(sorted(builders))}")
+    return builders[name]()
+
+
+def _builders() -> dict[str, Callable[[], Problem]]:
+    from tbq.problems import plane
+
+    return {name: getattr(plane, name) for name in ("u1", "u2", "u3", "u4")}

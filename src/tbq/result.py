@@ -1,0 +1,188 @@
+"""What a run found: evidence, posterior, their numerical errors, and every run that was made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from tbq import particles
+from tbq.errors import TbqError
+from tbq.evaluation import Evaluation, Status
+from tbq.lognormal import LogNormal
+from tbq.prior import Prior, Seed, as_rows
+from tbq.types import Array, ArrayLike
+
+
+class Stop(Enum):
+    """Why a run ended, as the sentence that the user reads."""
+
+    CONVERGED = "The evidence's coefficient of variation met the tolerance twice in a row."
+    BUDGET = "The budget of evaluations was used up before the tolerance was met."
+    NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
+    UNFINISHED = "The run is not finished."
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """Standard deviations of the log-evidence by cause."""
+
+    surrogate: float  # what the surrogate does not know of the likelihood
+    hyperparameters: float  # what is not known of the surrogate itself
+    monte_carlo: float  # what the quadrature misses
+
+    @property
+    def total(self) -> float:
+        return float(np.sqrt(self.surrogate**2 + self.hyperparameters**2 + self.monte_carlo**2))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One tempering stage; plain BQ has a single one, with γ = 1."""
+
+    gamma: float
+    evaluations: int
+    log_ratio: float
+    log_ratio_sd: float
+    effective_sample_size: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was believed after an update, for plots of convergence."""
+
+    n_evaluations: int
+    log_evidence: float
+    cov: float
+    bound: float
+    model: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Posterior and evidence of one run. Logarithms are natural."""
+
+    prior: Prior
+    surrogate: LogNormal | None
+    log_evidence: float
+    errors: ErrorBudget
+    samples: Array  # (n, d) posterior draws
+    evaluations: tuple[Evaluation, ...]
+    stages: tuple[Stage, ...]
+    history: tuple[Record, ...]
+    stop: Stop
+    seed: int | None = None
+
+    @staticmethod
+    def empty(prior: Prior, evaluations: tuple[Evaluation, ...], stop: Stop) -> Result:
+        """The result of a run from which nothing could be learned: no number is made up."""
+        errors = ErrorBudget(np.inf, np.inf, np.inf)
+        return Result(prior, None, np.nan, errors, np.empty((0, prior.dim)), evaluations, (), (), stop)
+
+    @property
+    def log_evidence_sd(self) -> float:
+        """Total numerical error of ``log_evidence``: surrogate, hyperparameters and Monte Carlo."""
+        return self.errors.total
+
+    @property
+    def evidence(self) -> float:
+        return float(np.exp(self.log_evidence))
+
+    @property
+    def evidence_cov(self) -> float:
+        """Coefficient of variation of ``evidence``, from the same total error."""
+        return float(np.sqrt(np.expm1(min(self.log_evidence_sd, 20.0) ** 2)))
+
+    @property
+    def n_evaluations(self) -> int:
+        return len(self.evaluations)
+
+    @property
+    def converged(self) -> bool:
+        return self.stop is Stop.CONVERGED
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Log of the normalised posterior density at one θ or at the rows of an array."""
+        points, single = as_rows(theta, self.prior.dim, "Result.log_density")
+        surrogate = self._learned()
+        prior = self.prior.log_density(points)
+        value = np.full(len(points), -np.inf)
+        inside = np.isfinite(prior)
+        if inside.any():
+            at = surrogate.at(self.prior.to_working(points[inside]))
+            value[inside] = surrogate.log_mean(at, 1.0) + prior[inside] - self.log_evidence
+        return value[0] if single else value
+
+    def density_sd(self, theta: ArrayLike) -> Array:
+        """Numerical standard deviation of the posterior density: σ_post(θ)/μ_Z (eq:PostVarPosterior)."""
+        points, single = as_rows(theta, self.prior.dim, "Result.density_sd")
+        surrogate = self._learned()
+        density = np.exp(self.log_density(points))
+        sd = np.zeros(len(points))
+        inside = density > 0
+        if inside.any():
+            at = surrogate.at(self.prior.to_working(points[inside]))
+            sd[inside] = density[inside] * np.sqrt(np.expm1(surrogate.log_ratio_diagonal(at, 1.0)))
+        return sd[0] if single else sd
+
+    def sample(self, n: int, seed: Seed = None) -> Array:
+        """``n`` further posterior draws: chains on the surrogate's posterior, started from ``samples``."""
+        surrogate = self._learned()
+        rng = np.random.default_rng(seed)
+        start = self.prior.to_working(self.samples[rng.integers(0, len(self.samples), max(n, len(self.samples)))])
+        log_target = lambda z: surrogate.log_mean(surrogate.at(z), 1.0) + self.prior.log_density_working(z)
+        return self.prior.from_working(particles.move(start, log_target, 20, rng)[0][:n])
+
+    def summary(self) -> str:
+        """A readable account: verdict, evidence with its error in parts, posterior, and runs by outcome."""
+        return "\n".join([*self._verdict(), *self._evidence_lines(), *self._posterior_lines(), *self._run_lines()])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _learned(self) -> LogNormal:
+        if self.surrogate is None:
+            raise TbqError(f"Result: there is no posterior. {self.stop.value}")
+        return self.surrogate
+
+    def _verdict(self) -> list[str]:
+        word = "Converged" if self.converged else "Not converged"
+        return [f"{word} after {self.n_evaluations} evaluations. {self.stop.value}", ""]
+
+    def _evidence_lines(self) -> list[str]:
+        if self.surrogate is None:
+            return []
+        e = self.errors
+        return [
+            f"log evidence   {self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
+            f"evidence       {self.evidence:.4e}, coefficient of variation {100 * self.evidence_cov:.1f} %",
+            f"error parts    surrogate {e.surrogate:.4f}, hyperparameters {e.hyperparameters:.4f}, "
+            f"Monte Carlo {e.monte_carlo:.4f}",
+            f"surrogate      {self.surrogate.description}",
+            "",
+        ]
+
+    def _posterior_lines(self) -> list[str]:
+        if len(self.samples) == 0:
+            return []
+        width = max(9, *(len(name) for name in self.prior.names))
+        rows = [f"{'parameter':<{width}}  {'mean':>11} {'sd':>11} {'5 %':>11} {'median':>11} {'95 %':>11}"]
+        for name, draws in zip(self.prior.names, self.samples.T, strict=True):
+            numbers = [draws.mean(), draws.std(), *np.quantile(draws, [0.05, 0.5, 0.95])]
+            rows.append(f"{name:<{width}}  " + " ".join(f"{v:>11.4g}" for v in numbers))
+        return [*rows, ""]
+
+    def _run_lines(self) -> list[str]:
+        counts = Counter(e.status for e in self.evaluations)
+        outcome = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s])
+        seconds = sum(e.seconds for e in self.evaluations)
+        lines = [f"evaluations    {outcome or 'none'}; {seconds:.3g} s in the log-likelihood"]
+        if counts[Status.INFEASIBLE]:
+            lines.append(
+                "               infeasible points are left out: the evidence includes the mass the surrogate"
+            )
+            lines.append("               expects around them, and is too large where that mass does not exist")
+        messages = [e.message for e in self.evaluations if e.message]
+        return lines + ([f"last message   {messages[-1]}"] if messages else [])

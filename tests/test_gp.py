@@ -1,0 +1,197 @@
+"""The Gaussian process against scikit-learn, dense linear algebra and finite differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from tbq import gp as gps
+from tbq.kernels import MATERN52, MATERN52_PRODUCT, SE
+
+KERNELS = [SE, MATERN52, MATERN52_PRODUCT]
+ids = [k.name for k in KERNELS]
+
+
+def data(n=25, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.5, 1.5, (n, d))
+    y = -0.5 * np.sum((x / 0.6) ** 2, axis=1) + np.sin(3.0 * x[:, 0])
+    return x, y, rng
+
+
+def dense(gp, x_new):
+    """Posterior by brute force: the marginalised mean as one more term of the covariance."""
+    h = lambda x: gps.basis_functions(gp.basis, x)
+    k = lambda a, b: gp.kernel.matrix(gp.parameters, a, b) + (10.0 * gp.scale) ** 2 * h(a) @ h(b).T
+    K = k(gp.x, gp.x) + np.diag(gp.noise + gp.nugget)
+    cross = k(gp.x, x_new)
+    mean = gp.offset + cross.T @ np.linalg.solve(K, gp.y - gp.offset)
+    return mean, k(x_new, x_new) - cross.T @ np.linalg.solve(K, cross), K
+
+
+@pytest.mark.parametrize("kernel", [SE, MATERN52], ids=ids[:2])
+def test_predictions_are_those_of_scikit_learn(kernel):
+    x, y, rng = data()
+    lengths, amplitude, noise = np.array([0.7, 1.3]), 2.5, 1e-4
+    gp = gps.build(x, y, noise, kernel, "constant", np.log(np.append(lengths, amplitude)))
+    base = RBF(lengths) if kernel is SE else Matern(lengths, nu=2.5)
+    oracle = GaussianProcessRegressor(
+        ConstantKernel((10.0 * gp.scale) ** 2) + ConstantKernel(amplitude**2) * base,
+        alpha=noise + gps.NUGGET * amplitude**2,
+        optimizer=None,
+    ).fit(x, y - gp.offset)
+    x_new = rng.uniform(-1.5, 1.5, (40, 2))
+    mean, covariance = oracle.predict(x_new, return_cov=True)
+    points = gp.project(x_new)
+    np.testing.assert_allclose(points.mean - gp.offset, mean, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(gp.covariance(points, points), covariance, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(points.variance, np.diag(covariance), rtol=1e-8, atol=1e-8)
+    hyper = kernel.hyperprior(2, gp.scale).log_density(gp.parameters)
+    assert gp.score - hyper == pytest.approx(oracle.log_marginal_likelihood_value_, rel=1e-8)
+
+
+@pytest.mark.parametrize("basis", ["constant", "quadratic"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=ids)
+def test_covariance_between_any_two_sets_is_the_dense_one(kernel, basis):
+    x, y, rng = data(d=3)
+    noise = rng.uniform(1e-4, 1e-2, len(x))  # per-point noise
+    gp = gps.build(x, y, noise, kernel, basis, np.log([0.8, 1.0, 1.5, 2.0]))
+    a, b = rng.uniform(-2, 2, (7, 3)), rng.uniform(-2, 2, (11, 3))
+    mean, covariance, _ = dense(gp, np.vstack([a, b]))
+    pa, pb = gp.project(a), gp.project(b)
+    np.testing.assert_allclose(pa.mean, mean[:7], rtol=1e-7)
+    np.testing.assert_allclose(gp.covariance(pa, pb), covariance[:7, 7:], rtol=1e-6, atol=1e-6)
+    index = np.array([3, 0])
+    np.testing.assert_allclose(gp.covariance(pa.take(index), pb), gp.covariance(pa, pb)[index], atol=1e-12)
+
+
+@pytest.mark.parametrize("basis", ["constant", "quadratic"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=ids)
+def test_gradient_of_the_marginal_likelihood(kernel, basis):
+    x, y, rng = data(n=20, d=3)
+    problem = gps._Problem.of(x, y, 1e-4, kernel, basis)
+    for parameters in rng.normal(0.0, 0.4, (3, 4)):
+        gradient = problem.log_posterior(parameters)[1]
+        h = 1e-5
+        numeric = [
+            (problem.log_posterior(parameters + e)[0] - problem.log_posterior(parameters - e)[0]) / (2 * h)
+            for e in h * np.eye(4)
+        ]
+        np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("basis", ["constant", "quadratic"])
+def test_conditioning_on_one_more_point_equals_rebuilding(basis):
+    x, y, rng = data()
+    gp = gps.build(x[:-1], y[:-1], 1e-6, SE, basis, np.log([0.7, 1.3, 2.5]))
+    grown = gp.condition(x[-1], y[-1], 1e-6)
+    # `dense` rebuilds from grown.x and grown.y, with the offset and priors of before the point came
+    x_new = rng.uniform(-1.5, 1.5, (9, 2))
+    mean, covariance, _ = dense(grown, x_new)
+    points = grown.project(x_new)
+    np.testing.assert_allclose(points.mean, mean, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(grown.covariance(points, points), covariance, rtol=1e-5, atol=1e-6)
+    assert len(grown.x) == len(x)
+
+
+def test_leave_one_out_equals_leaving_one_out():
+    x, y, _ = data(n=15)
+    gp = gps.build(x, y, 1e-3, MATERN52, "quadratic", np.log([0.7, 1.3, 2.5]))
+    mean, variance = gp.leave_one_out()
+    h = gps.basis_functions("quadratic", x)
+    K = MATERN52.matrix(gp.parameters, x, x) + (10 * gp.scale) ** 2 * h @ h.T + np.diag(gp.noise + gp.nugget)
+    for i in range(len(x)):
+        rest = np.arange(len(x)) != i
+        solve = np.linalg.solve(K[np.ix_(rest, rest)], K[rest, i])
+        assert mean[i] == pytest.approx(gp.offset + solve @ (y[rest] - gp.offset), rel=1e-6)
+        assert variance[i] == pytest.approx(K[i, i] - solve @ K[rest, i], rel=1e-5)
+
+
+def test_fit_finds_the_length_scales_of_a_known_process():
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-3, 3, (150, 2))
+    truth = np.log([0.8, 2.0, 3.0])
+    y = np.linalg.cholesky(SE.matrix(truth, x, x) + 1e-8 * np.eye(150)) @ rng.standard_normal(150)
+    gp = gps.fit(x, y, 1e-6, SE)
+    np.testing.assert_allclose(gp.parameters[:2], truth[:2], atol=0.25)
+    assert gps.build(x, y, 1e-6, SE, "constant", truth).score <= gp.score
+
+
+def test_a_quadratic_mean_makes_a_quadratic_exact_far_away():
+    x, _, rng = data(n=12)
+    f = lambda x: 3.0 - x[:, 0] ** 2 + 0.5 * x[:, 0] * x[:, 1] - 2.0 * x[:, 1]
+    far = rng.uniform(-8, 8, (20, 2))
+    quadratic = gps.fit(x, f(x), 1e-6, SE, "quadratic")
+    constant = gps.fit(x, f(x), 1e-6, SE, "constant")
+    np.testing.assert_allclose(quadratic.predict(far)[0], f(far), atol=0.05)
+    assert np.max(np.abs(constant.predict(far)[0] - f(far))) > 1.0
+    assert quadratic.score > constant.score  # and the marginal likelihood knows it
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_twelve_points_in_ten_dimensions_make_sense(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.5, 1.5, (12, 10))
+    y = -50.0 * np.sum(x[:, :4] ** 2, axis=1)
+    gp = gps.fit(x, y, 1e-6, SE)
+    lengths, amplitude = np.exp(gp.parameters[:-1]), np.exp(gp.parameters[-1])
+    assert np.all((lengths > 0.1) & (lengths < 500))
+    assert np.std(y) / 50 < amplitude < 50 * np.std(y)
+    _, variance = gp.predict(rng.uniform(-1.5, 1.5, (200, 10)))
+    assert np.sqrt(np.median(variance)) > 0.1 * np.std(y)  # it does not claim to know the space
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(15)))
+def test_the_order_of_the_data_does_not_matter(order):
+    x, y, rng = data(n=15)
+    x_new = rng.uniform(-1, 1, (5, 2))
+    parameters = np.log([0.7, 1.3, 2.5])
+    a = gps.build(x, y, 1e-6, SE, "constant", parameters)
+    b = gps.build(x[list(order)], y[list(order)], 1e-6, SE, "constant", parameters)
+    np.testing.assert_allclose(a.predict(x_new)[0], b.predict(x_new)[0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(a.predict(x_new)[1], b.predict(x_new)[1], rtol=1e-4, atol=1e-7)
+
+
+def test_an_offset_moves_the_mean_and_nothing_else():
+    x, y, rng = data()
+    x_new = rng.uniform(-1, 1, (5, 2))
+    a, b = gps.fit(x, y, 1e-6, SE), gps.fit(x, y - 1e6, 1e-6, SE)
+    np.testing.assert_allclose(b.predict(x_new)[0] + 1e6, a.predict(x_new)[0], atol=1e-4)
+    np.testing.assert_allclose(b.predict(x_new)[1], a.predict(x_new)[1], rtol=1e-3, atol=1e-7)
+
+
+def test_repeated_points_and_constant_values_are_survived():
+    x, y, _ = data(n=10)
+    gp = gps.fit(np.vstack([x, x]), np.append(y, y), 1e-6, SE)
+    assert np.all(np.isfinite(gp.predict(x)[0]))
+    flat = gps.fit(x, np.full(10, -3.0), 1e-6, SE)
+    np.testing.assert_allclose(flat.predict(x + 0.3)[0], -3.0, atol=1e-2)
+    grown = gp.condition(x[0], y[0], 0.0)
+    assert np.all(np.isfinite(grown.predict(x)[0]))
+
+
+def test_what_is_added_to_the_diagonal_is_reported():
+    x, y, _ = data()
+    gp = gps.build(x, y, 1e-6, SE, "constant", np.log([5.0, 5.0, 100.0]))
+    L = gp.factors.chol
+    added = np.diag(L @ L.T) - np.diag(SE.matrix(gp.parameters, x, x))
+    np.testing.assert_allclose(added, gp.noise + gp.nugget, rtol=1e-3)
+
+
+def test_a_covariance_that_cannot_be_factorised_is_an_error_not_a_loop():
+    x, y, _ = data(n=5)
+    with pytest.raises(gps.TbqError, match="cannot be factorised"):
+        gps.build(x, y, 1e-6, SE, "constant", np.array([np.nan, 0.0, 0.0]))
+
+
+def test_hyperparameter_draws_surround_the_fit():
+    x, y, rng = data(n=30)
+    gp = gps.fit(x, y, 1e-6, SE)
+    draws = np.array([g.parameters for g in gps.hyperparameter_draws(gp, 200, rng)])
+    np.testing.assert_allclose(draws.mean(axis=0), gp.parameters, atol=0.2)
+    scores = [g.score for g in gps.hyperparameter_draws(gp, 50, rng)]
+    # a normal approximation loses d/2 in log-density on average, with d = 3 hyperparameters
+    assert 0.3 < gp.score - np.mean(scores) < 6.0
