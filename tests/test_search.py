@@ -1,5 +1,7 @@
 """The search against a grid, and its promise never to repeat a point."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from test_acquisition import make_target
@@ -16,8 +18,8 @@ def test_climbing_beats_a_dense_grid(name):
     f = acquisition.ACQUISITIONS[name]
     pool = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
     known = target.surrogate.gp.x
-    z, value = search.maximise(f, target, pool, known, BOX, climb=True)
-    _, pooled = search.maximise(f, target, pool, known, BOX, climb=False)
+    z, value = search.maximise(partial(f, target), pool, known, BOX, climb=True)
+    _, pooled = search.maximise(partial(f, target), pool, known, BOX, climb=False)
     assert value >= pooled
     assert value >= f(target, GRID).max() - 1e-3
     assert BOX.contains(z[None, :])[0]
@@ -27,7 +29,7 @@ def test_climbing_beats_a_dense_grid(name):
 def test_the_pool_alone_returns_a_member_of_the_pool():
     target = make_target()
     pool = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
-    z, _ = search.maximise(acquisition.puq, target, pool, target.surrogate.gp.x, BOX, climb=False)
+    z, _ = search.maximise(partial(acquisition.puq, target), pool, target.surrogate.gp.x, BOX, climb=False)
     assert np.any(np.all(pool == z, axis=1))
 
 
@@ -61,7 +63,7 @@ def test_known_points_are_never_proposed():
     greedy = lambda target, z: -np.sum((z - target.surrogate.gp.x[0]) ** 2, axis=1)
     for f in (flat, greedy, lambda target, z: np.full(len(z), np.nan)):
         for climb in (False, True):
-            z, _ = search.maximise(f, target, pool, target.surrogate.gp.x, BOX, climb=climb)
+            z, _ = search.maximise(partial(f, target), pool, target.surrogate.gp.x, BOX, climb=climb)
             assert np.linalg.norm(target.surrogate.gp.x - z, axis=1).min() > 1e-6
 
 
@@ -70,6 +72,6 @@ def test_points_outside_the_domain_are_refused():
     half = search.Domain(BOX.low, BOX.high, lambda z: z[:, 0] < 0)  # a constraint inside the box
     outward = lambda target, z: z[:, 0]
     pool = np.column_stack([np.linspace(-1.4, -0.1, 20), np.zeros(20)])
-    z, value = search.maximise(outward, target, pool, target.surrogate.gp.x, half, climb=True)
+    z, value = search.maximise(partial(outward, target), pool, target.surrogate.gp.x, half, climb=True)
     assert z[0] < 0
     assert value == pytest.approx(-0.1)

@@ -5,6 +5,7 @@ from tbq.errors import TbqError
 from tbq.infer import infer
 from tbq.prior import Prior
 from tbq.result import Result, Stop
+from tbq.vanilla import Integral, integrate
 
-__all__ = ["Prior", "Result", "Stop", "TbqError", "infer", "problems"]
+__all__ = ["Integral", "Prior", "Result", "Stop", "TbqError", "infer", "integrate", "problems"]
 __version__ = "0.1.0"

@@ -118,11 +118,14 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     target = learned.target
     for z in out:
         target = target.believing(z)
-    low, high = prior.working_bounds
-    domain = search.Domain(low, high, lambda z: prior.contains(prior.from_working(z)))
     known = np.vstack([prior.to_working(np.array([e.theta for e in state.evaluations])), out])
     choices = search.choose(
-        state.settings.named_acquisitions(n), target, learned.candidates, known, domain, climb=state.settings.climb
+        state.settings.named_acquisitions(n),
+        target,
+        learned.candidates,
+        known,
+        search.domain_of(prior),
+        climb=state.settings.climb,
     )
     theta = prior.from_working(np.array([c.z for c in choices]))
     return [

@@ -20,7 +20,7 @@ from tbq.types import Array, IntArray
 
 Basis = Literal["constant", "quadratic"]
 
-NUGGET = 1e-10  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
+NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
 _COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 8192  # points predicted at once
 _REFUSED = 1e25  # objective where the covariance cannot be factorised

@@ -52,16 +52,12 @@ class Kernel(Protocol):
 
 
 def _ard_hyperprior(d: int, scale: float) -> HyperPrior:
-    # Working coordinates have unit scale, and distances between points grow as √d: so does the length-scale.
-    # A log-sd of 1.5 forbids nothing, but keeps twelve points in ten dimensions from claiming a length-scale
-    # of zero or a flat function of amplitude 1e6.
-    log_length = 0.5 * np.log(d / 2.0)
-    log_amplitude = np.log(scale)
-    mean = np.append(np.full(d, log_length), log_amplitude)
-    reach = np.append(np.full(d, np.log(1e3)), np.log(1e4))
-    return HyperPrior(
-        mean, np.full(d + 1, 1.5), mean - np.append(np.full(d, np.log(100.0)), np.log(1e4)), mean + reach
-    )
+    # Working coordinates have unit scale, and distances between points grow as √d: so does the length-scale. A
+    # smooth function has an amplitude well above its spread. The widths forbid nothing, but keep twelve points in
+    # ten dimensions from claiming a length-scale of zero or a flat function of amplitude 1e6.
+    mean = np.append(np.full(d, 0.5 * np.log(d / 2.0)), np.log(3.0 * scale))
+    sd = np.append(np.full(d, 1.5), 2.0)
+    return HyperPrior(mean, sd, mean - np.log(np.append(np.full(d, 100.0), 1e4)), mean + np.log(1e3))
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy import optimize
 from scipy.spatial import distance
 
 from tbq.acquisition import Acquisition, Target
+from tbq.prior import Prior
 from tbq.types import Array, BoolArray
 
 _SAME = 1e-6  # points this close in working coordinates are one point
@@ -25,6 +27,12 @@ class Domain:
     low: Array
     high: Array
     contains: Callable[[Array], BoolArray]
+
+
+def domain_of(prior: Prior) -> Domain:
+    """The prior's support."""
+    low, high = prior.working_bounds
+    return Domain(low, high, lambda z: prior.contains(prior.from_working(z)))
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ def choose(
     """
     choices: list[Choice] = []
     for name, acquisition in named:
-        z, value = maximise(acquisition, target, candidates, known, domain, climb=climb)
+        z, value = maximise(partial(acquisition, target), candidates, known, domain, climb=climb)
         choices.append(Choice(z, value, name))
         known = np.vstack([known, z])
         if len(choices) < len(named):
@@ -60,10 +68,10 @@ def choose(
 
 
 def maximise(
-    acquisition: Acquisition, target: Target, candidates: Array, known: Array, domain: Domain, *, climb: bool
+    worth: Callable[[Array], Array], candidates: Array, known: Array, domain: Domain, *, climb: bool
 ) -> tuple[Array, float]:
-    """The best new point and its value. Never a point already known, whatever the function says."""
-    values = np.array(acquisition(target, candidates), dtype=float)
+    """The best new point and its worth. Never a point already known, whatever the function says."""
+    values = np.array(worth(candidates), dtype=float)
     values[np.isnan(values) | _is_known(candidates, known)] = -np.inf
     best = int(np.argmax(values))
     if not np.isfinite(values[best]):  # nothing to tell candidates apart: fill the largest hole
@@ -71,8 +79,8 @@ def maximise(
         return candidates[int(np.argmax(gaps))], -np.inf
     winner, top = candidates[best], float(values[best])
     for start in _starts(candidates, values) if climb else []:
-        z = _climb(lambda points: acquisition(target, points), start, domain)
-        value = float(acquisition(target, z[None, :])[0])
+        z = _climb(worth, start, domain)
+        value = float(worth(z[None, :])[0])
         if value > top and domain.contains(z[None, :])[0] and not _is_known(z[None, :], known)[0]:
             winner, top = z, value
     return winner, top
@@ -95,13 +103,13 @@ def _starts(candidates: Array, values: Array) -> list[Array]:
     return chosen
 
 
-def _climb(value: Callable[[Array], Array], start: Array, domain: Domain) -> Array:
+def _climb(worth: Callable[[Array], Array], start: Array, domain: Domain) -> Array:
     """Local maximum near ``start`` by L-BFGS-B; one vectorised call gives the value and its differences."""
     d = len(start)
     steps = _STEP * np.vstack([np.zeros(d), np.eye(d), -np.eye(d)])
 
     def objective(z: Array) -> tuple[float, Array]:
-        v = value(np.clip(z + steps, domain.low, domain.high))
+        v = worth(np.clip(z + steps, domain.low, domain.high))
         v = np.where(np.isfinite(v), v, v[0] if np.isfinite(v[0]) else -1e10)
         return -float(v[0]), -(v[1 : d + 1] - v[d + 1 :]) / (2.0 * _STEP)
 
