@@ -1,0 +1,82 @@
+"""Pictures of results, with matplotlib (the ``plot`` extra). Each function draws on given axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tbq.errors import ArgumentError, MissingDependencyError
+from tbq.problems import Problem
+from tbq.result import Result
+from tbq.types import Array
+
+Axes = Any  # matplotlib's types are not ours to promise
+
+_GRID = 201
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, or a sentence that says how to get it."""
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise MissingDependencyError("plots need matplotlib: pip install 'tbq[plot]'") from error
+    return plt
+
+
+def posterior_density(result: Result, axes: Axes, *, title: str | None = None) -> Axes:
+    """Mean posterior density of two parameters with the runs on it: squares the first design, dots the rest."""
+    grid, x, y = _grid(result)
+    _density(axes, x, y, np.exp(result.log_density(grid)), result.prior.names)
+    theta = np.array([e.theta for e in result.evaluations])
+    first = np.array([e.origin == "initial" for e in result.evaluations])
+    style = {"edgecolors": "black", "linewidths": 0.6, "zorder": 3}
+    axes.scatter(*theta[first].T, marker="s", s=18, c="white", label="initial design", **style)
+    axes.scatter(*theta[~first].T, marker="o", s=18, c="#E69F00", label="chosen runs", **style)
+    axes.set_title(title or f"{result.n_evaluations} runs, evidence {result.evidence:.4g}")
+    return axes
+
+
+def density_error(result: Result, axes: Axes, *, title: str | None = None) -> Axes:
+    """Numerical standard deviation of the posterior density of two parameters, up to the density's maximum."""
+    grid, x, y = _grid(result)
+    largest = float(np.exp(result.log_density(grid)).max())
+    _density(axes, x, y, result.density_sd(grid), result.prior.names, vmin=0.0, vmax=largest)
+    axes.set_title(title or "its numerical standard deviation")
+    return axes
+
+
+def exact_density(problem: Problem, axes: Axes, *, title: str | None = None) -> Axes:
+    """Exact posterior density of a benchmark problem with two parameters."""
+    low, high = _limits(problem.prior.sample(4000, 0))
+    grid, x, y = _mesh(low, high)
+    density = np.exp(
+        problem.log_likelihood(grid) + problem.prior.log_density(grid) - problem.reference.log_evidence
+    )
+    _density(axes, x, y, density, problem.prior.names)
+    axes.set_title(title or f"exact, evidence {problem.reference.evidence:.4g}")
+    return axes
+
+
+def _density(axes: Axes, x: Array, y: Array, density: Array, names: tuple[str, ...]) -> None:
+    mesh = axes.pcolormesh(
+        x, y, density.reshape(len(y), len(x)), cmap="cividis", shading="nearest", rasterized=True
+    )
+    axes.figure.colorbar(mesh, ax=axes, shrink=0.85)
+    axes.set(xlabel=names[0], ylabel=names[1], xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+
+
+def _grid(result: Result) -> tuple[Array, Array, Array]:
+    if result.prior.dim != 2:
+        raise ArgumentError(f"this picture needs two parameters; the result has {result.prior.dim}")
+    return _mesh(*_limits(result.prior.sample(4000, 0)))
+
+
+def _limits(draws: Array) -> tuple[Array, Array]:
+    return np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
+
+
+def _mesh(low: Array, high: Array) -> tuple[Array, Array, Array]:
+    x, y = np.linspace(low[0], high[0], _GRID), np.linspace(low[1], high[1], _GRID)
+    return np.column_stack([a.ravel() for a in np.meshgrid(x, y)]), x, y
