@@ -15,9 +15,7 @@ def main(name: str = "u3", folder: str = "demo") -> tbq.Result:
     result = tbq.infer(problem.log_likelihood, problem.prior, seed=1)
     seconds = time.perf_counter() - start
     error = result.evidence / problem.reference.evidence - 1.0
-    report = (
-        f"{result.summary()}\n\nexact evidence {problem.reference.evidence:.4e}: we are {100 * error:+.1f} % off"
-    )
+    report = f"{result.summary()}\n\nexact evidence {problem.reference.evidence:.4e}: we are {100 * error:+.1f} % off"
     print(f"{report}\ntime           {seconds:.1f} s")
 
     out = Path(folder)

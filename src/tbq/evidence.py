@@ -33,10 +33,26 @@ def evidence_cov(surrogate: Surrogate[P], nodes: P, weights: Array, gamma: float
     return float(np.sqrt(np.maximum(weights @ np.expm1(log_ratio) @ weights, 0.0)))
 
 
-def evidence_cov_bound(surrogate: Surrogate[P], points: P, weights: Array, gamma: float = 1.0) -> float:
-    """Its Cauchy–Schwarz upper bound σ̄_Z/μ_Z, which needs no pairs (eq:UppBoundVarZ, eq:PostVarBoundRatio)."""
-    log_ratio = np.minimum(surrogate.log_ratio_diagonal(points, gamma), _LARGEST_LOG_RATIO)
+def evidence_cov_bound(
+    surrogate: Surrogate[P], points: P, weights: Array, gamma: float = 1.0, cap: float = np.inf
+) -> float:
+    """Its Cauchy–Schwarz upper bound σ̄_Z/μ_Z, which needs no pairs (eq:UppBoundVarZ, eq:PostVarBoundRatio).
+
+    ``cap`` is the largest spread, in nats, that a point may have. Without it the bound is ruled by the empty corners
+    of the prior: 1e30 where a surrogate of 60 runs has converged everywhere that matters.
+    """
+    log_ratio = np.minimum(surrogate.log_ratio_diagonal(points, gamma), min(cap**2, _LARGEST_LOG_RATIO))
     return float(weights @ np.sqrt(np.expm1(log_ratio)))
+
+
+def log_bridge(lower_at_lower: Array, upper_at_lower: Array, lower_at_upper: Array, upper_at_upper: Array) -> float:
+    """log Z_j/Z_{j−1} from both populations through their geometric mean (eq:bridgeestimate).
+
+    The arguments are the log-densities of stages j − 1 (lower) and j (upper) at the points of each.
+    """
+    numerator = special.logsumexp(0.5 * (upper_at_lower - lower_at_lower)) - np.log(len(lower_at_lower))
+    denominator = special.logsumexp(0.5 * (lower_at_upper - upper_at_upper)) - np.log(len(upper_at_upper))
+    return float(numerator - denominator)
 
 
 def place_nodes(

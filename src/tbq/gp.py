@@ -58,9 +58,7 @@ class Projection:
     u: Array  # share of the mean's uncertain coefficients
 
     def take(self, index: IntArray) -> Projection:
-        return Projection(
-            self.x[index], self.mean[index], self.variance[index], self.v[:, index], self.u[:, index]
-        )
+        return Projection(self.x[index], self.mean[index], self.variance[index], self.v[:, index], self.u[:, index])
 
 
 @dataclass(frozen=True)
@@ -190,8 +188,7 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
     step = 0.05
     hessian = np.array(
         [
-            (problem.log_posterior(gp.parameters - e)[1] - problem.log_posterior(gp.parameters + e)[1])
-            / (2.0 * step)
+            (problem.log_posterior(gp.parameters - e)[1] - problem.log_posterior(gp.parameters + e)[1]) / (2.0 * step)
             for e in step * np.eye(len(gp.parameters))
         ]
     )

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Literal
+from typing import Any
 
-from tbq import bq
+from tbq import conclude, engine
 from tbq.acquisition import ENSEMBLE
 from tbq.errors import ArgumentError
 from tbq.prior import Prior
 from tbq.randomness import fresh_seed
 from tbq.result import Result
 from tbq.runner import LogLikelihood, evaluate
-from tbq.settings import KernelChoice, Search, Settings, resolve
+from tbq.settings import Algorithm, KernelChoice, Search, Settings, resolve
 
 
 def infer(
     log_likelihood: LogLikelihood,
     prior: Prior,
     *,
-    algorithm: Literal["bq"] = "bq",
+    algorithm: Algorithm = "tbq",
     acquisition: str | Callable[..., Any] = "peur",
     search: Search = "auto",
     kernel: KernelChoice = "auto",
     tolerance: float | Sequence[float] = 0.04,
+    temper_cov: float = 0.75,
     n_initial: int | None = None,
     population: int | None = None,
+    chain_length: int | None = None,
     max_evaluations: int | None = None,
     batch_size: int = 1,
     executor: Executor | None = None,
@@ -44,8 +46,8 @@ def infer(
     prior
         A :class:`tbq.Prior`.
     algorithm
-        ``"bq"``: Bayesian Quadrature over the prior (Algorithm 1), for posteriors that are not much narrower than
-        the prior.
+        ``"tbq"``: Transitional Bayesian Quadrature (Algorithm 2), which reaches sharp posteriors in stages;
+        ``"bq"``: Bayesian Quadrature over the prior (Algorithm 1), for posteriors not much narrower than it.
     acquisition
         What a run is worth: ``"puq"``, ``"pvc"``, ``"abs_pvc"``, ``"plur"``, ``"peur"``, ``"ensemble"`` (one point
         from each of the four per iteration), or a function of (:class:`tbq.acquisition.Target`, points).
@@ -55,9 +57,12 @@ def infer(
     kernel
         ``"se"`` or ``"matern52"``, each with a constant mean, or ``"auto"``: chosen from the data, with the mean.
     tolerance
-        Target coefficient of variation of the evidence.
-    n_initial, population, max_evaluations
-        Initial runs, quadrature points of the prior, and the most runs there may be; chosen when None.
+        Target coefficient of variation of the evidence: one number, or (intermediate stages, final stage).
+    temper_cov
+        Coefficient of variation of the weights that a stage may need: smaller means more stages.
+    n_initial, population, chain_length, max_evaluations
+        Initial runs, points per population, Markov chain steps per stage, and the most runs there may be; chosen
+        when None.
     batch_size
         Runs per iteration; each point knows of those before it.
     executor
@@ -69,18 +74,19 @@ def infer(
         raise ArgumentError(f"log_likelihood must be a function of theta; got {type(log_likelihood).__name__}")
     if not isinstance(prior, Prior):
         raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
-    if algorithm != "bq":
-        raise ArgumentError(f"algorithm must be 'bq'; got {algorithm!r}")
     if batch_size < 1:
         raise ArgumentError(f"batch_size must be at least 1; got {batch_size!r}")
     settings = resolve(
         prior.dim,
+        algorithm=algorithm,
         acquisition=acquisition,
         search=search,
         kernel=kernel,
         tolerance=tolerance,
+        temper_cov=temper_cov,
         n_initial=n_initial,
         population=population,
+        chain_length=chain_length,
         max_evaluations=max_evaluations,
     )
     batch = max(batch_size, len(ENSEMBLE)) if acquisition == "ensemble" else batch_size
@@ -90,9 +96,9 @@ def infer(
 
 def run(evaluator: Callable[..., Any], prior: Prior, settings: Settings, seed: int, batch: int = 1) -> Result:
     """Drive the engine to its end: ask, evaluate, tell."""
-    state = bq.init(prior, settings, seed)
+    state = engine.init(prior, settings, seed)
     while state.stop is None:
         missing = settings.n_initial - state.next_id
-        state, proposals = bq.ask(state, missing if missing > 0 else batch)
-        state = bq.tell(state, evaluator(proposals))
-    return bq.result(state)
+        state, proposals = engine.ask(state, missing if missing > 0 else batch)
+        state = engine.tell(state, evaluator(proposals))
+    return conclude.result(state)

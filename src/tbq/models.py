@@ -33,9 +33,7 @@ def competitors(choice: KernelChoice) -> list[Model]:
     return [(kernel, basis) for kernel in _KERNELS for basis in ("constant", "quadratic")]
 
 
-def fit(
-    x: Array, y: Array, noise: Array, choice: KernelChoice, cap: float, memory: Memory
-) -> tuple[LogNormal, Memory]:
+def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, cap: float, memory: Memory) -> tuple[LogNormal, Memory]:
     """Fit the model in use, or, when it is due, all of them, and keep the best.
 
     The criterion is the marginal likelihood times the hyperparameters' prior, with the mean's coefficients

@@ -51,18 +51,15 @@ def exact_density(problem: Problem, axes: Axes, *, title: str | None = None) -> 
     """Exact posterior density of a benchmark problem with two parameters."""
     low, high = _limits(problem.prior.sample(4000, 0))
     grid, x, y = _mesh(low, high)
-    density = np.exp(
-        problem.log_likelihood(grid) + problem.prior.log_density(grid) - problem.reference.log_evidence
-    )
+    density = np.exp(problem.log_likelihood(grid) + problem.prior.log_density(grid) - problem.reference.log_evidence)
     _density(axes, x, y, density, problem.prior.names)
     axes.set_title(title or f"exact, evidence {problem.reference.evidence:.4g}")
     return axes
 
 
-def _density(axes: Axes, x: Array, y: Array, density: Array, names: tuple[str, ...]) -> None:
-    mesh = axes.pcolormesh(
-        x, y, density.reshape(len(y), len(x)), cmap="cividis", shading="nearest", rasterized=True
-    )
+def _density(axes: Axes, x: Array, y: Array, density: Array, names: tuple[str, ...], **limits: float) -> None:
+    values = density.reshape(len(y), len(x))
+    mesh = axes.pcolormesh(x, y, values, cmap="cividis", shading="nearest", rasterized=True, **limits)
     axes.figure.colorbar(mesh, ax=axes, shrink=0.85)
     axes.set(xlabel=names[0], ylabel=names[1], xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
 

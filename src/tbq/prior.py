@@ -63,9 +63,7 @@ class Prior:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{k}: {_describe(m)}" for k, m in self.marginals.items())
-        extra = ("" if self.copula is None else ", correlated") + (
-            "" if self.constraint is None else ", constrained"
-        )
+        extra = ("" if self.copula is None else ", correlated") + ("" if self.constraint is None else ", constrained")
         return f"Prior({parts}{extra})"
 
     @property
@@ -179,9 +177,7 @@ def _check_names(names: list[str]) -> None:
 def _check_marginal(name: str, marginal: Distribution) -> None:
     family = getattr(marginal, "dist", None)
     if isinstance(family, stats.rv_discrete):
-        raise ArgumentError(
-            f"Prior: {name!r} must be continuous; got the discrete distribution {_describe(marginal)}"
-        )
+        raise ArgumentError(f"Prior: {name!r} must be continuous; got the discrete distribution {_describe(marginal)}")
     if not isinstance(family, stats.rv_continuous):
         hint = " (call it with its parameters to freeze it)" if isinstance(marginal, stats.rv_continuous) else ""
         raise ArgumentError(
@@ -239,7 +235,8 @@ def _uniform(n: int, d: int, method: Method, rng: np.random.Generator) -> Array:
 def _normal_score(marginal: Distribution, x: Array) -> Array:
     """Φ⁻¹(F(x)), from the nearer tail so that it stays finite far out."""
     lower = marginal.cdf(x)
-    return np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(marginal.sf(x)))
+    score = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(marginal.sf(x)))
+    return np.clip(score, -38.0, 38.0)  # beyond, the tail probability underflows
 
 
 def _log_copula(normal: Array, correlation: Array) -> Array:
@@ -275,9 +272,7 @@ def _nataf_pair(
         return (x - m.mean()) / m.std()
 
     if not all(np.isfinite(marginals[name].std()) for name in pair):
-        raise ArgumentError(
-            f"Prior: correlation between {pair[0]!r} and {pair[1]!r} does not exist: infinite variance"
-        )
+        raise ArgumentError(f"Prior: correlation between {pair[0]!r} and {pair[1]!r} does not exist: infinite variance")
     first = standardised(pair[0], nodes)
 
     def correlation(r: float) -> float:

@@ -43,10 +43,13 @@ class Stage:
     """One tempering stage; plain BQ has a single one, with γ = 1."""
 
     gamma: float
-    evaluations: int
-    log_ratio: float
-    log_ratio_sd: float
-    effective_sample_size: float
+    evaluations: int  # runs made in it, the initial design counting to the first
+    log_ratio: float  # log Z_j/Z_{j−1} by the stage's own population (eq:PostMeanRatio)
+    log_bridge: float  # the same through both populations (eq:bridgeestimate)
+    log_ratio_sd: float  # what its surrogate did not know
+    effective_sample_size: float  # of the weights that led to it
+    acceptance: float  # of the moves that made its population
+    unique: float  # share of its points that moved
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,9 @@ class Record:
     """What was believed after an update, for plots of convergence."""
 
     n_evaluations: int
-    log_evidence: float
+    stage: int
+    gamma: float
+    log_evidence: float  # of the tempered posterior at γ
     cov: float
     bound: float
     model: str
@@ -132,8 +137,9 @@ class Result:
         surrogate = self._learned()
         rng = np.random.default_rng(seed)
         start = self.prior.to_working(self.samples[rng.integers(0, len(self.samples), max(n, len(self.samples)))])
-        log_target = lambda z: surrogate.log_mean(surrogate.at(z), 1.0) + self.prior.log_density_working(z)
-        return self.prior.from_working(particles.move(start, log_target, 20, rng)[0][:n])
+        log_likelihood = lambda z: surrogate.log_mean(surrogate.at(z), 1.0)
+        moved = particles.move(start, log_likelihood, self.prior.log_density_working, 20, rng)
+        return self.prior.from_working(moved.z[:n])
 
     def summary(self) -> str:
         """A readable account: verdict, evidence with its error in parts, posterior, and runs by outcome."""
@@ -180,9 +186,7 @@ class Result:
         seconds = sum(e.seconds for e in self.evaluations)
         lines = [f"evaluations    {outcome or 'none'}; {seconds:.3g} s in the log-likelihood"]
         if counts[Status.INFEASIBLE]:
-            lines.append(
-                "               infeasible points are left out: the evidence includes the mass the surrogate"
-            )
+            lines.append("               infeasible points are left out: the evidence includes the mass the surrogate")
             lines.append("               expects around them, and is too large where that mass does not exist")
         messages = [e.message for e in self.evaluations if e.message]
         return lines + ([f"last message   {messages[-1]}"] if messages else [])

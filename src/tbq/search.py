@@ -114,7 +114,5 @@ def _climb(worth: Callable[[Array], Array], start: Array, domain: Domain) -> Arr
         return -float(v[0]), -(v[1 : d + 1] - v[d + 1 :]) / (2.0 * _STEP)
 
     bounds = list(zip(domain.low, domain.high, strict=True))
-    found = optimize.minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25}
-    )
+    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25})
     return np.asarray(found.x)

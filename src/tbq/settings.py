@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from tbq.acquisition import ACQUISITIONS, ENSEMBLE, Acquisition
 from tbq.errors import ArgumentError
 
+Algorithm = Literal["tbq", "bq"]
 Search = Literal["pool", "continuous", "auto"]
 KernelChoice = Literal["se", "matern52", "auto"]
 
@@ -22,12 +25,14 @@ class Settings:
     acquisition: str | Acquisition
     climb: bool  # refine the best of the pool continuously
     kernel: KernelChoice
-    tolerance: float  # ε on the evidence's coefficient of variation
+    tolerance: tuple[float, float]  # ε on the coefficient of variation, in intermediate stages and in the final one
+    temper_cov: float  # ς on the weights' coefficient of variation; infinite for plain BQ, which has one stage
     n_initial: int
-    population: int  # quadrature points of the prior
+    population: int
+    chain_length: int
     max_evaluations: int
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
-    bound_factor: float = 2.0  # the upper bound must come below this many ε before the exact value is looked at
+    bound_factor: float = 5.0  # the upper bound must come below this many ε before the exact value is looked at
     mean_cap: float = 1.0  # see LogNormal.cap
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     nodes: int = 300  # quadrature nodes of acquisition functions and variances
@@ -46,16 +51,20 @@ class Settings:
 def resolve(
     dim: int,
     *,
+    algorithm: Algorithm = "tbq",
     acquisition: str | Callable[..., Any] = "peur",
     search: Search = "auto",
     kernel: KernelChoice = "auto",
     tolerance: float | Sequence[float] = 0.04,
+    temper_cov: float = 0.75,
     n_initial: int | None = None,
     population: int | None = None,
+    chain_length: int | None = None,
     max_evaluations: int | None = None,
     **advanced: Any,
 ) -> Settings:
     """Check the user's arguments and fill in what was left to us."""
+    _one_of("algorithm", algorithm, ["tbq", "bq"])
     known = [*ACQUISITIONS, "ensemble"]
     if not callable(acquisition) and acquisition not in known:
         raise ArgumentError(f"acquisition must be one of {_listed(known)}, or a callable; got {acquisition!r}")
@@ -67,8 +76,10 @@ def resolve(
         climb=search == "continuous" or (search == "auto" and dim <= _CLIMB_UP_TO),
         kernel=kernel,
         tolerance=_tolerance(tolerance),
+        temper_cov=np.inf if algorithm == "bq" else _number("temper_cov", temper_cov),
         n_initial=n_initial,
-        population=_positive("population", population, 2**13),
+        population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11),
+        chain_length=_positive("chain_length", chain_length, 20),
         max_evaluations=_positive("max_evaluations", max_evaluations, max(n_initial, 100 + 50 * dim)),
         **advanced,
     )
@@ -91,11 +102,16 @@ def _positive(name: str, value: int | None, default: int) -> int:
     return int(value)
 
 
-def _tolerance(tolerance: float | Sequence[float]) -> float:
-    """The tolerance of the final stage, which is the only one that plain BQ has."""
+def _number(name: str, value: float) -> float:
+    if not 0.0 < float(value) < np.inf:
+        raise ArgumentError(f"{name} must be a positive number; got {value!r}")
+    return float(value)
+
+
+def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
     values = [float(t) for t in tolerance] if isinstance(tolerance, Sequence) else [float(tolerance)]
     if len(values) not in (1, 2) or not all(0.0 < v < 1.0 for v in values):
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"
         )
-    return values[-1]
+    return values[0], values[-1]

@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 import tbq
-from tbq import bq
+from tbq import conclude, engine
 from tbq.evaluation import Status, judge
 from tbq.settings import resolve
 
-SMALL = {"population": 1024, "nodes": 100, "candidates": 200}
+SMALL = {"algorithm": "bq", "population": 1024, "nodes": 100, "candidates": 200}
 
 
 def gaussian(theta):
@@ -25,19 +25,19 @@ EXACT = np.log(2 * np.pi * 0.4 * 0.6 / 36.0)
 
 def drive(state, f=gaussian, batch=1):
     while state.stop is None:
-        state, proposals = bq.ask(state, batch)
-        state = bq.tell(state, [judge(p, f(p.theta)) for p in proposals])
+        state, proposals = engine.ask(state, batch)
+        state = engine.tell(state, [judge(p, f(p.theta)) for p in proposals])
     return state
 
 
 def start(seed=0, **options):
-    return bq.init(BOX, resolve(2, **{**SMALL, **options}), seed)
+    return engine.init(BOX, resolve(2, **{**SMALL, **options}), seed)
 
 
 @pytest.mark.parametrize("acquisition", ["puq", "pvc", "abs_pvc", "plur", "peur", "ensemble"])
 def test_a_gaussian_is_found_by_every_acquisition_function(acquisition):
     state = drive(start(acquisition=acquisition, max_evaluations=60), batch=4 if acquisition == "ensemble" else 1)
-    result = bq.result(state)
+    result = conclude.result(state)
     assert result.stop is tbq.Stop.CONVERGED
     assert result.log_evidence == pytest.approx(EXACT, abs=0.03)
     origins = [e.origin for e in result.evaluations[12:]]
@@ -50,37 +50,37 @@ def test_a_gaussian_is_found_by_every_acquisition_function(acquisition):
 def test_the_same_seed_gives_the_same_run_and_another_a_different_one():
     a, b, c = drive(start(seed=3)), drive(start(seed=3)), drive(start(seed=4))
     np.testing.assert_array_equal([e.theta for e in a.evaluations], [e.theta for e in b.evaluations])
-    assert bq.result(a).log_evidence == bq.result(b).log_evidence
+    assert conclude.result(a).log_evidence == conclude.result(b).log_evidence
     assert not np.array_equal(a.evaluations[0].theta, c.evaluations[0].theta)
 
 
 def test_states_are_values_and_asking_changes_only_what_is_returned():
     state = start()
-    after, proposals = bq.ask(state, 12)
+    after, proposals = engine.ask(state, 12)
     assert state.pending == ()
     assert len(after.pending) == len(proposals) == 12
-    again, same = bq.ask(state, 12)
+    again, same = engine.ask(state, 12)
     np.testing.assert_array_equal([p.theta for p in proposals], [p.theta for p in same])
     assert again.next_id == after.next_id
 
 
 def test_the_order_in_which_runs_return_does_not_matter():
-    state, proposals = bq.ask(start(), 12)
+    state, proposals = engine.ask(start(), 12)
     told = [judge(p, gaussian(p.theta)) for p in proposals]
-    forward, backward = bq.tell(state, told), bq.tell(state, told[::-1])
+    forward, backward = engine.tell(state, told), engine.tell(state, told[::-1])
     for state in (forward, backward):
         assert state.pending == ()
-    _, a = bq.ask(forward, 3)
-    _, b = bq.ask(backward, 3)
+    _, a = engine.ask(forward, 3)
+    _, b = engine.ask(backward, 3)
     np.testing.assert_array_equal([p.theta for p in a], [p.theta for p in b])
 
 
 def test_pending_points_are_respected():
-    state, proposals = bq.ask(start(kernel="se"), 12)
-    state = bq.tell(state, [judge(p, tbq.problems.get("u3").log_likelihood(p.theta)) for p in proposals])
-    waiting, batch = bq.ask(state, 3)  # three at once, and one by one while the others are out: the same points
+    state, proposals = engine.ask(start(kernel="se"), 12)
+    state = engine.tell(state, [judge(p, tbq.problems.get("u3").log_likelihood(p.theta)) for p in proposals])
+    waiting, batch = engine.ask(state, 3)  # three at once, and one by one while the others are out: the same points
     for expected in batch:
-        state, proposals = bq.ask(state, 1)
+        state, proposals = engine.ask(state, 1)
         np.testing.assert_allclose(proposals[0].theta, expected.theta, atol=1e-6)
     assert [p.id for p in waiting.pending] == [p.id for p in state.pending] == [12, 13, 14]
     theta = np.array([p.theta for p in batch])
@@ -97,7 +97,7 @@ def test_nothing_is_evaluated_twice():
 
 def test_a_budget_that_ends_early_ends_with_what_is_known():
     for budget in (12, 15):
-        result = bq.result(drive(start(max_evaluations=budget), tbq.problems.get("u4").log_likelihood))
+        result = conclude.result(drive(start(max_evaluations=budget), tbq.problems.get("u4").log_likelihood))
         assert result.n_evaluations == budget
         assert result.stop is tbq.Stop.BUDGET
         assert not result.converged
@@ -114,22 +114,21 @@ def test_stopping_needs_the_condition_twice_in_a_row():
 
 
 def test_the_upper_bound_holds_the_others_back_but_not_peur():
-    settings = resolve(2, acquisition="puq", tolerance=0.04)
-    assert bq._condition_met(settings, cov=0.03, bound=settings.bound_factor * 0.04)
-    assert not bq._condition_met(settings, cov=0.03, bound=settings.bound_factor * 0.04 + 1e-9)
-    assert not bq._condition_met(settings, cov=0.05, bound=0.06)
-    assert bq._condition_met(resolve(2, acquisition="peur"), cov=0.03, bound=9.0)
+    settings = resolve(2, acquisition="puq")
+    limit = settings.bound_factor * 0.04
+    assert engine.condition_met(settings, cov=0.03, bound=limit, tolerance=0.04)
+    assert not engine.condition_met(settings, cov=0.03, bound=limit + 1e-9, tolerance=0.04)
+    assert not engine.condition_met(settings, cov=0.05, bound=0.06, tolerance=0.04)
+    assert engine.condition_met(resolve(2, acquisition="peur"), cov=0.03, bound=9.0, tolerance=0.04)
 
 
 @pytest.mark.parametrize("shift", [-1e6, 1e6])
 def test_a_constant_shifts_the_log_evidence_and_nothing_else(shift):
-    plain = bq.result(drive(start()))
-    moved = bq.result(drive(start(), lambda theta: gaussian(theta) + shift))
+    plain = conclude.result(drive(start()))
+    moved = conclude.result(drive(start(), lambda theta: gaussian(theta) + shift))
     assert moved.log_evidence - shift == pytest.approx(plain.log_evidence, abs=1e-3)
     assert moved.n_evaluations == plain.n_evaluations
-    np.testing.assert_allclose(
-        [e.theta for e in moved.evaluations], [e.theta for e in plain.evaluations], atol=1e-2
-    )
+    np.testing.assert_allclose([e.theta for e in moved.evaluations], [e.theta for e in plain.evaluations], atol=1e-2)
 
 
 def test_failures_are_outcomes():
@@ -138,14 +137,14 @@ def test_failures_are_outcomes():
             return np.nan
         return gaussian(theta)
 
-    result = bq.result(drive(start(max_evaluations=40), fragile))
+    result = conclude.result(drive(start(max_evaluations=40), fragile))
     assert result.log_evidence == pytest.approx(EXACT, abs=0.05)
     assert {e.status for e in result.evaluations} == {Status.OK, Status.FAILED}
     assert "failed" in result.summary()
 
 
 def test_if_everything_fails_the_user_is_told():
-    result = bq.result(drive(start(max_evaluations=20), lambda theta: np.nan))
+    result = conclude.result(drive(start(max_evaluations=20), lambda theta: np.nan))
     assert result.stop is tbq.Stop.NOTHING_LEARNED
     assert np.isnan(result.log_evidence)
     assert result.n_evaluations == 20
@@ -155,6 +154,6 @@ def test_if_everything_fails_the_user_is_told():
 
 
 def test_an_unfinished_run_has_a_result_too():
-    state, proposals = bq.ask(start(), 12)
-    state = bq.tell(state, [judge(p, gaussian(p.theta)) for p in proposals])
-    assert bq.result(state).stop is tbq.Stop.UNFINISHED
+    state, proposals = engine.ask(start(), 12)
+    state = engine.tell(state, [judge(p, gaussian(p.theta)) for p in proposals])
+    assert conclude.result(state).stop is tbq.Stop.UNFINISHED

@@ -1,0 +1,266 @@
+"""Bayesian Quadrature and its transitional form as one engine: ``init``, ``ask``, ``tell``, ``result``.
+
+Algorithm 2 (TBQ) reaches the posterior through tempered posteriors L^γ p with 0 < γ ≤ 1. In each stage a population
+of points from the last one carries the ratio of evidences Z_j/Z_{j−1}; every update fits the surrogate, re-chooses γ,
+measures the ratio's coefficient of variation and decides whether the stage is done. Algorithm 1 (BQ) is its special
+case with one stage: the population is the prior's and γ is 1. Everything here is pure and deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tbq import evidence, models, particles, search, tempering
+from tbq.acquisition import Target, puq
+from tbq.evaluation import Evaluation, Proposal, Status
+from tbq.lognormal import WILD, LogNormal
+from tbq.prior import Prior
+from tbq.randomness import stream
+from tbq.result import Record, Stage, Stop
+from tbq.settings import Settings
+from tbq.types import Array
+
+_IN_A_ROW = 2  # times the stopping condition must hold
+_LEAST_RUNS = 3  # successful runs without which there is no surrogate
+
+
+@dataclass(frozen=True)
+class Population:
+    """Points from the last stage's density q = E[L^γ] p, with what is needed to integrate against it."""
+
+    z: Array
+    log_density: Array  # log E[L^γ] at the points, under the surrogate that they were drawn with; 0 for the prior
+    gamma: float = 0.0
+    surrogate: LogNormal | None = None  # None for the prior
+    acceptance: float = 1.0
+    unique: float = 1.0
+
+    @property
+    def log_weights(self) -> Array:
+        """ω with Z_j/Z_{j−1} = Σ_k e^{ω_k} E[L^γ_j(z_k)] (eq:PostMeanRatio)."""
+        return -np.log(len(self.z)) - self.log_density
+
+    def log_density_at(self, z: Array) -> Array:
+        """The unnormalised density that the points were drawn from, relative to the prior, anywhere."""
+        if self.surrogate is None:
+            return np.zeros(len(z))
+        return self.surrogate.log_mean(self.surrogate.at(z), self.gamma)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the finished runs say of the current stage."""
+
+    surrogate: LogNormal
+    target: Target
+    candidates: Array  # points worth ranking
+    weights: Array  # of the population, at γ
+    log_ratio: float
+    cov: float
+    bound: float
+
+    @property
+    def gamma(self) -> float:
+        return self.target.gamma
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a run is, between two calls."""
+
+    prior: Prior
+    settings: Settings
+    seed: int
+    population: Population
+    past: tuple[Population, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
+    pending: tuple[Proposal, ...] = ()
+    next_id: int = 0
+    memory: models.Memory = field(default_factory=models.Memory)
+    learned: Learned | None = None
+    satisfied: int = 0
+    stages: tuple[Stage, ...] = ()
+    history: tuple[Record, ...] = ()
+    stop: Stop | None = None
+
+
+def init(prior: Prior, settings: Settings, seed: int) -> State:
+    """A run that has seen nothing yet."""
+    theta = prior.sample(settings.population, stream(seed, "population"), settings.design)
+    population = Population(prior.to_working(theta), np.zeros(settings.population))
+    return State(prior, settings, seed, population)
+
+
+def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
+    """Up to ``n`` points to run next (fewer at the end of the budget), remembered as pending."""
+    n = min(n, state.settings.max_evaluations - len(state.evaluations) - len(state.pending))
+    if state.stop is not None or n <= 0:
+        return state, []
+    from_design = min(n, max(state.settings.n_initial - state.next_id, 0))
+    if from_design or state.learned is None:
+        proposals = _design_points(state, from_design or n)
+    else:
+        proposals = _chosen_points(state, state.learned, n)
+    state = replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals))
+    return state, proposals
+
+
+def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
+    """Take in finished runs, learn from all runs so far, go on to the next stage or stop."""
+    told = {e.id for e in evaluations}
+    # sorted, so that nothing depends on the order in which runs return
+    done = tuple(sorted((*state.evaluations, *evaluations), key=lambda e: e.id))
+    state = replace(state, evaluations=done, pending=tuple(p for p in state.pending if p.id not in told))
+    successes = sum(e.status is Status.OK for e in done)
+    if len(done) >= state.settings.n_initial and successes >= _LEAST_RUNS:
+        surrogate, memory = _fit(state)
+        state = _assess(replace(state, memory=memory), surrogate)
+        while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
+            state = _assess(advance(state), surrogate)
+    if state.satisfied >= _IN_A_ROW:
+        return replace(state, stop=Stop.CONVERGED)
+    if len(done) >= state.settings.max_evaluations:
+        return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
+    return state
+
+
+# --- proposing ----------------------------------------------------------------------------------------------
+
+
+def _design_points(state: State, n: int) -> list[Proposal]:
+    """The next points of the initial design; a second design follows where the first gave too few successes."""
+    size = state.settings.n_initial
+    round_, position = divmod(state.next_id, size)
+    n = min(n, size - position)
+    theta = state.prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
+    return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
+
+
+def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
+    prior = state.prior
+    out = prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim))
+    target = learned.target
+    for z in out:
+        target = target.believing(z)
+    known = np.vstack([prior.to_working(np.array([e.theta for e in state.evaluations])), out])
+    choices = search.choose(
+        state.settings.named_acquisitions(n),
+        target,
+        learned.candidates,
+        known,
+        search.domain_of(prior),
+        climb=state.settings.climb,
+    )
+    theta = prior.from_working(np.array([c.z for c in choices]))
+    stage = len(state.past) + 1
+    return [
+        Proposal(state.next_id + i, row, stage, c.acquisition, c.value)
+        for i, (row, c) in enumerate(zip(theta, choices, strict=True))
+    ]
+
+
+# --- learning -----------------------------------------------------------------------------------------------
+
+
+def _fit(state: State) -> tuple[LogNormal, models.Memory]:
+    good = [e for e in state.evaluations if e.status is Status.OK]
+    z = state.prior.to_working(np.array([e.theta for e in good]))
+    y = np.array([e.log_likelihood for e in good])
+    noise = np.full(len(y), state.settings.noise_sd**2)
+    surrogate, memory = models.fit(z, y, noise, state.settings.kernel, state.settings.mean_cap, state.memory)
+    for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
+        if e.status is not Status.OK:
+            surrogate = surrogate.believe(state.prior.to_working(e.theta[None, :])[0])
+    return surrogate, memory
+
+
+def _assess(state: State, surrogate: LogNormal) -> State:
+    """Choose γ, measure the stage's ratio of evidences and its coefficient of variation, test for the end."""
+    settings, population = state.settings, state.population
+    count, stage = len(state.evaluations), len(state.past) + 1
+    points = surrogate.at(population.z)
+
+    def log_terms(gamma: float) -> Array:
+        return surrogate.log_mean(points, gamma) + population.log_weights
+
+    gamma = _choose_gamma(state, log_terms)
+    log_ratio, weights = evidence.normalise(log_terms(gamma))
+    index, node_weights = evidence.place_nodes(
+        surrogate, points, weights, gamma, settings.nodes, stream(state.seed, "nodes", 1000 * count + stage)
+    )
+    nodes = points.take(index)
+    cov = evidence.evidence_cov(surrogate, nodes, node_weights, gamma)
+    bound = evidence.evidence_cov_bound(surrogate, points, weights, gamma, WILD)
+    target = Target(
+        surrogate, gamma, log_ratio, nodes, population.z[index], node_weights, state.prior.log_density_working
+    )
+    met = condition_met(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
+    record = Record(
+        count, stage, gamma, sum(s.log_ratio for s in state.stages) + log_ratio, cov, bound, surrogate.description
+    )
+    return replace(
+        state,
+        learned=Learned(surrogate, target, _screen(state, target), weights, log_ratio, cov, bound),
+        satisfied=state.satisfied + 1 if met else 0,
+        history=(*state.history, record),
+    )
+
+
+def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
+    if np.isinf(state.settings.temper_cov):
+        return 1.0
+    return tempering.next_gamma(log_terms, state.population.gamma, state.settings.temper_cov)
+
+
+def condition_met(settings: Settings, cov: float, bound: float, tolerance: float) -> bool:
+    """eq:StopCond: the cheap upper bound first, then the exact coefficient of variation; PEUR uses only that."""
+    if settings.acquisition != "peur" and bound > settings.bound_factor * tolerance:
+        return False
+    return cov <= tolerance
+
+
+def _screen(state: State, target: Target) -> Array:
+    """Points of the population worth ranking: the most uncertain ones, and a third at random."""
+    z = state.population.z
+    n = min(state.settings.candidates, len(z))
+    rng = stream(state.seed, "candidates", len(state.evaluations))
+    uncertain = np.argsort(-puq(target, z))[: 2 * n // 3]
+    anywhere = rng.choice(len(z), n - len(uncertain), replace=False)
+    return z[np.unique(np.concatenate([uncertain, anywhere]))]
+
+
+def advance(state: State) -> State:
+    """End the stage: move its population to the tempered posterior just learned, and record what it found."""
+    learned = state.learned
+    assert learned is not None
+    stage = len(state.past) + 1
+    rng = stream(state.seed, "move", stage)
+    surrogate, gamma = learned.surrogate, learned.gamma
+    size = state.settings.population
+    start = state.population.z[evidence.systematic_resample(learned.weights, size, rng)]
+    log_like = lambda z: surrogate.log_mean(surrogate.at(z), gamma)
+    moved = particles.move(start, log_like, state.prior.log_density_working, state.settings.chain_length, rng)
+    population = Population(moved.z, moved.log_likelihood, gamma, surrogate, moved.acceptance, moved.unique)
+    before = sum(s.evaluations for s in state.stages)
+    record = Stage(
+        gamma=gamma,
+        evaluations=len(state.evaluations) - before,
+        log_ratio=learned.log_ratio,
+        log_bridge=evidence.log_bridge(
+            *(p.log_density_at(q.z) for q in (state.population, population) for p in (state.population, population))
+        ),
+        log_ratio_sd=float(np.sqrt(np.log1p(learned.cov**2))),
+        effective_sample_size=evidence.effective_sample_size(learned.weights),
+        acceptance=moved.acceptance,
+        unique=moved.unique,
+    )
+    return replace(
+        state,
+        population=population,
+        past=(*state.past, state.population),
+        stages=(*state.stages, record),
+        satisfied=0,
+    )
