@@ -5,7 +5,19 @@ from tbq.errors import TbqError
 from tbq.infer import infer
 from tbq.prior import Prior
 from tbq.result import Result, Stop
+from tbq.tmcmc import SampledPosterior, tmcmc
 from tbq.vanilla import Integral, integrate
 
-__all__ = ["Integral", "Prior", "Result", "Stop", "TbqError", "infer", "integrate", "problems"]
+__all__ = [
+    "Integral",
+    "Prior",
+    "Result",
+    "SampledPosterior",
+    "Stop",
+    "TbqError",
+    "infer",
+    "integrate",
+    "problems",
+    "tmcmc",
+]
 __version__ = "0.1.0"

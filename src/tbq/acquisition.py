@@ -29,6 +29,7 @@ class Target:
     node_z: Array
     weights: Array  # normalised posterior weights of the nodes
     log_prior: Callable[[Array], Array]  # log-density of the prior in working coordinates
+    log_weight: Callable[[Array], Array] | None = None  # log-density of the last stage, for continuous searches
 
     def believing(self, z: Array) -> Target:
         """The target as it will be once a run at z has returned what is expected: for batches and pending runs."""
@@ -78,7 +79,22 @@ def peur(target: Target, z: Array) -> Array:
     return np.log(np.maximum(revealed, 1e-300))
 
 
-ACQUISITIONS: dict[str, Acquisition] = {"puq": puq, "pvc": pvc, "abs_pvc": abs_pvc, "plur": plur, "peur": peur}
+def interval(target: Target, z: Array) -> Array:
+    """Width of the 95 % credible interval of the posterior density, as in the original TBQ (Wei 2025): / Z."""
+    points = target.surrogate.at(z)
+    reach = 1.96 * np.sqrt(target.surrogate.log_ratio_diagonal(points, target.gamma)) + 1e-15
+    width = reach + log_expm1(2.0 * reach) - 2.0 * reach  # log 2 sinh(reach)
+    return width + _log_posterior(target, points, z)
+
+
+ACQUISITIONS: dict[str, Acquisition] = {
+    "puq": puq,
+    "pvc": pvc,
+    "abs_pvc": abs_pvc,
+    "plur": plur,
+    "peur": peur,
+    "interval": interval,
+}
 ENSEMBLE = ("puq", "pvc", "plur", "peur")
 
 

@@ -54,6 +54,7 @@ class Population:
 class Learned:
     """What the finished runs say of the current stage."""
 
+    stage: int
     surrogate: LogNormal
     target: Target
     candidates: Array  # points worth ranking
@@ -194,16 +195,16 @@ def _assess(state: State, surrogate: LogNormal) -> State:
     nodes = points.take(index)
     cov = evidence.evidence_cov(surrogate, nodes, node_weights, gamma)
     bound = evidence.evidence_cov_bound(surrogate, points, weights, gamma, WILD)
-    target = Target(
-        surrogate, gamma, log_ratio, nodes, population.z[index], node_weights, state.prior.log_density_working
-    )
+    log_prior = state.prior.log_density_working
+    weight = (lambda z: population.log_density_at(z) + log_prior(z)) if settings.weighted_search else None
+    target = Target(surrogate, gamma, log_ratio, nodes, population.z[index], node_weights, log_prior, weight)
     met = condition_met(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
     record = Record(
         count, stage, gamma, sum(s.log_ratio for s in state.stages) + log_ratio, cov, bound, surrogate.description
     )
     return replace(
         state,
-        learned=Learned(surrogate, target, _screen(state, target), weights, log_ratio, cov, bound),
+        learned=Learned(stage, surrogate, target, _screen(state, target), weights, log_ratio, cov, bound),
         satisfied=state.satisfied + 1 if met else 0,
         history=(*state.history, record),
     )
@@ -212,6 +213,8 @@ def _assess(state: State, surrogate: LogNormal) -> State:
 def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
     if np.isinf(state.settings.temper_cov):
         return 1.0
+    if state.learned and state.learned.stage == len(state.past) + 1 and state.learned.cov < state.settings.freeze_cov:
+        return state.learned.gamma
     return tempering.next_gamma(log_terms, state.population.gamma, state.settings.temper_cov)
 
 

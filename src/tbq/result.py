@@ -12,6 +12,7 @@ from tbq import particles
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation, Status
 from tbq.lognormal import LogNormal
+from tbq.online import PosteriorPrior
 from tbq.prior import Prior, Seed, as_rows
 from tbq.types import Array, ArrayLike
 
@@ -140,6 +141,10 @@ class Result:
         log_likelihood = lambda z: surrogate.log_mean(surrogate.at(z), 1.0)
         moved = particles.move(start, log_likelihood, self.prior.log_density_working, 20, rng)
         return self.prior.from_working(moved.z[:n])
+
+    def as_prior(self) -> PosteriorPrior:
+        """This posterior as the prior of the next update."""
+        return PosteriorPrior(self)
 
     def summary(self) -> str:
         """A readable account: verdict, evidence with its error in parts, posterior, and runs by outcome."""

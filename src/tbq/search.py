@@ -59,12 +59,20 @@ def choose(
     """
     choices: list[Choice] = []
     for name, acquisition in named:
-        z, value = maximise(partial(acquisition, target), candidates, known, domain, climb=climb)
+        z, value = maximise(_worth(acquisition, target), candidates, known, domain, climb=climb)
         choices.append(Choice(z, value, name))
         known = np.vstack([known, z])
         if len(choices) < len(named):
             target = target.believing(z)
     return choices
+
+
+def _worth(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]:
+    """The acquisition function, weighted by the last stage's density where the target says so (Section 4.4)."""
+    weight = target.log_weight
+    if weight is None:
+        return partial(acquisition, target)
+    return lambda z: acquisition(target, z) + weight(z)
 
 
 def maximise(

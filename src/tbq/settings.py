@@ -33,6 +33,8 @@ class Settings:
     max_evaluations: int
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
     bound_factor: float = 5.0  # the upper bound must come below this many ε before the exact value is looked at
+    weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
+    freeze_cov: float = 0.0  # γ stays as it is once the ratio's coefficient of variation was below this
     mean_cap: float = 1.0  # see LogNormal.cap
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     nodes: int = 300  # quadrature nodes of acquisition functions and variances

@@ -1,5 +1,5 @@
 """The benchmark library: problems with exact references."""
 
-from tbq.problems.library import Problem, Reference, get, names
+from tbq.problems.library import Mode, Problem, Reference, get, names
 
-__all__ = ["Problem", "Reference", "get", "names"]
+__all__ = ["Mode", "Problem", "Reference", "get", "names"]

@@ -9,7 +9,16 @@ import numpy as np
 
 from tbq.errors import ArgumentError
 from tbq.prior import Prior
-from tbq.types import Array
+from tbq.types import Array, BoolArray
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A part of the posterior and its mass."""
+
+    name: str
+    mass: float
+    contains: Callable[[Array], BoolArray]
 
 
 @dataclass(frozen=True)
@@ -17,6 +26,7 @@ class Reference:
     """The exact answer."""
 
     log_evidence: float
+    modes: tuple[Mode, ...] = ()
 
     @property
     def evidence(self) -> float:
@@ -48,6 +58,7 @@ def get(name: str) -> Problem:
 
 
 def _builders() -> dict[str, Callable[[], Problem]]:
-    from tbq.problems import plane
+    from tbq.problems import frames, plane, tenfold
 
-    return {name: getattr(plane, name) for name in ("u1", "u2", "u3", "u4")}
+    builders = [plane.u1, plane.u2, plane.u3, plane.u4, tenfold.ten, frames.dof3, frames.dof2]
+    return {build.__name__: build for build in builders}
