@@ -74,5 +74,5 @@ def test_problems_are_listed_and_unknown_ones_named():
         problem = tbq.problems.get(name)
         theta = problem.prior.sample(3, seed=0)
         assert problem.log_likelihood(theta[0]) == pytest.approx(problem.log_likelihood(theta)[0])
-    with pytest.raises(tbq.TbqError, match="no problem 'u9'; there are .*, u1, u2"):
+    with pytest.raises(tbq.TbqError, match=r"no problem 'u9'; there are .*, u1, u2"):
         tbq.problems.get("u9")

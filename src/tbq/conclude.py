@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbq import evidence, importance
-from tbq.engine import Population, State, advance
+from tbq.engine import Population, State, advance, move_population
 from tbq.gp import hyperparameter_draws
 from tbq.lognormal import LogNormal
 from tbq.mbar import mbar
@@ -40,10 +40,10 @@ def result(state: State) -> Result:
         stop = Stop.NOTHING_LEARNED if state.stop else Stop.UNFINISHED
         return Result.empty(state.prior, state.evaluations, stop)
     surrogate = state.learned.surrogate
-    ended = advance(state)
+    posterior, _ = move_population(_at_posterior(state), optimism=0.0, share=0.0)
     rules = [
-        _importance_rule(state, ended, surrogate),
-        _mbar_rule((*ended.past, ended.population), surrogate),
+        _importance_rule(state, posterior.z, surrogate),
+        _mbar_rule((*state.past, state.population, posterior), surrogate),
     ]
     rule = min(rules, key=lambda r: r.sd)
     points = surrogate.at(rule.z)
@@ -62,19 +62,25 @@ def result(state: State) -> Result:
         surrogate=surrogate,
         log_evidence=log_evidence,
         errors=errors,
-        samples=state.prior.from_working(ended.population.z),
+        samples=state.prior.from_working(posterior.z),
         evaluations=state.evaluations,
-        stages=ended.stages,
+        stages=advance(state).stages,
         history=state.history,
         stop=state.stop or Stop.UNFINISHED,
         seed=state.seed,
     )
 
 
-def _importance_rule(state: State, ended: State, surrogate: LogNormal) -> Quadrature:
+def _at_posterior(state: State) -> State:
+    """The state as if its stage ended at γ = 1, which it does not where the budget ran out before."""
+    assert state.learned is not None
+    return replace(state, learned=replace(state.learned, target=replace(state.learned.target, gamma=1.0)))
+
+
+def _importance_rule(state: State, posterior: Array, surrogate: LogNormal) -> Quadrature:
     """Points of a mixture fitted to the posterior draws, and of the prior."""
     prior, rng = state.prior, stream(state.seed, "importance")
-    mixture = importance.fit_mixture(ended.population.z, *prior.working_bounds, rng)
+    mixture = importance.fit_mixture(posterior, *prior.working_bounds, rng)
     of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * _IMPORTANCE_POINTS), rng, "sobol"))
     draws = importance.sample(mixture, of_prior, prior.log_density_working, _IMPORTANCE_POINTS, rng)
     log_terms = surrogate.log_mean(surrogate.at(draws.z), 1.0) + draws.log_weights

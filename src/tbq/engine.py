@@ -24,42 +24,61 @@ from tbq.settings import Settings
 from tbq.types import Array
 
 _IN_A_ROW = 2  # times the stopping condition must hold
+_OPTIMISM_CAP = 3.0  # nats: what a standard deviation may add to an optimistic density
 _LEAST_RUNS = 3  # successful runs without which there is no surrogate
 
 
 @dataclass(frozen=True)
 class Population:
-    """Points from the last stage's density q = E[L^γ] p, with what is needed to integrate against it."""
+    """Points to integrate and search over: some of the prior's, the others moved to the last stage's posterior.
+
+    The moved ones follow a density q relative to the prior, an optimistic E[L^γ]; all together they are a sample of
+    the mixture (1 − s) q/c + s, where s is the share of the prior's own points.
+    """
 
     z: Array
-    log_density: Array  # log E[L^γ] at the points, under the surrogate that they were drawn with; 0 for the prior
+    log_density: Array  # of the mixture, relative to the prior's, at the points
     gamma: float = 0.0
-    surrogate: LogNormal | None = None  # None for the prior
-    acceptance: float = 1.0
-    unique: float = 1.0
+    share: float = 1.0
+    surrogate: LogNormal | None = None  # None where all points are the prior's
+    optimism: float = 0.0
+    log_constant: float = 0.0  # log c
 
     @property
     def log_weights(self) -> Array:
-        """ω with Z_j/Z_{j−1} = Σ_k e^{ω_k} E[L^γ_j(z_k)] (eq:PostMeanRatio)."""
+        """ω with Z_γ = Σ_k e^{ω_k} E[L^γ(z_k)] for any γ (eq:PostMeanRatio)."""
         return -np.log(len(self.z)) - self.log_density
 
     def log_density_at(self, z: Array) -> Array:
-        """The unnormalised density that the points were drawn from, relative to the prior, anywhere."""
+        """The mixture's log-density relative to the prior's, anywhere."""
         if self.surrogate is None:
             return np.zeros(len(z))
-        return self.surrogate.log_mean(self.surrogate.at(z), self.gamma)
+        log_q = log_optimistic(self.surrogate, z, self.gamma, self.optimism)
+        return _log_mixture(log_q, self.log_constant, self.share)
+
+
+def log_optimistic(surrogate: LogNormal, z: Array, gamma: float, optimism: float) -> Array:
+    """log E[L^γ] raised by some standard deviations of log L^γ: high wherever the likelihood may be."""
+    points = surrogate.at(z)
+    spread = np.sqrt(surrogate.log_ratio_diagonal(points, gamma)) / surrogate.inflation
+    return surrogate.log_mean(points, gamma) + optimism * np.minimum(spread, _OPTIMISM_CAP)
+
+
+def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
+    if share == 0.0:
+        return log_q - log_constant
+    return np.logaddexp(np.log1p(-share) + log_q - log_constant, np.log(share))
 
 
 @dataclass(frozen=True)
 class Learned:
     """What the finished runs say of the current stage."""
 
-    stage: int
     surrogate: LogNormal
     target: Target
     candidates: Array  # points worth ranking
     weights: Array  # of the population, at γ
-    log_ratio: float
+    log_evidence: float  # of the tempered posterior
     cov: float
     bound: float
 
@@ -171,7 +190,8 @@ def _fit(state: State) -> tuple[LogNormal, models.Memory]:
     z = state.prior.to_working(np.array([e.theta for e in good]))
     y = np.array([e.log_likelihood for e in good])
     noise = np.full(len(y), state.settings.noise_sd**2)
-    surrogate, memory = models.fit(z, y, noise, state.settings.kernel, state.settings.mean_cap, state.memory)
+    surrogate, memory = models.fit(z, y, noise, state.settings.kernel, state.memory)
+    surrogate = replace(surrogate, cap=state.settings.mean_cap, inflation=state.settings.inflation)
     for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
         if e.status is not Status.OK:
             surrogate = surrogate.believe(state.prior.to_working(e.theta[None, :])[0])
@@ -179,7 +199,7 @@ def _fit(state: State) -> tuple[LogNormal, models.Memory]:
 
 
 def _assess(state: State, surrogate: LogNormal) -> State:
-    """Choose γ, measure the stage's ratio of evidences and its coefficient of variation, test for the end."""
+    """Choose γ, measure the tempered evidence and its coefficient of variation, test for the end of the stage."""
     settings, population = state.settings, state.population
     count, stage = len(state.evaluations), len(state.past) + 1
     points = surrogate.at(population.z)
@@ -188,34 +208,32 @@ def _assess(state: State, surrogate: LogNormal) -> State:
         return surrogate.log_mean(points, gamma) + population.log_weights
 
     gamma = _choose_gamma(state, log_terms)
-    log_ratio, weights = evidence.normalise(log_terms(gamma))
-    index, node_weights = evidence.place_nodes(
-        surrogate, points, weights, gamma, settings.nodes, stream(state.seed, "nodes", 1000 * count + stage)
-    )
+    log_evidence, weights = evidence.normalise(log_terms(gamma))
+    rng = stream(state.seed, "nodes", 1000 * count + stage)
+    index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
     nodes = points.take(index)
     cov = evidence.evidence_cov(surrogate, nodes, node_weights, gamma)
     bound = evidence.evidence_cov_bound(surrogate, points, weights, gamma, WILD)
     log_prior = state.prior.log_density_working
     weight = (lambda z: population.log_density_at(z) + log_prior(z)) if settings.weighted_search else None
-    target = Target(surrogate, gamma, log_ratio, nodes, population.z[index], node_weights, log_prior, weight)
+    target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)
     met = condition_met(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
-    record = Record(
-        count, stage, gamma, sum(s.log_ratio for s in state.stages) + log_ratio, cov, bound, surrogate.description
-    )
+    record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description)
     return replace(
         state,
-        learned=Learned(stage, surrogate, target, _screen(state, target), weights, log_ratio, cov, bound),
+        learned=Learned(surrogate, target, _screen(state, target), weights, log_evidence, cov, bound),
         satisfied=state.satisfied + 1 if met else 0,
         history=(*state.history, record),
     )
 
 
 def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
-    if np.isinf(state.settings.temper_cov):
+    limit, share = state.settings.temper_cov, state.population.share
+    if np.isinf(limit):
         return 1.0
-    if state.learned and state.learned.stage == len(state.past) + 1 and state.learned.cov < state.settings.freeze_cov:
-        return state.learned.gamma
-    return tempering.next_gamma(log_terms, state.population.gamma, state.settings.temper_cov)
+    if share < 1.0:  # points of the prior that carry no weight are no sign of too large a step
+        limit = np.sqrt((1.0 + limit**2) / (1.0 - share) - 1.0)
+    return tempering.next_gamma(log_terms, state.population.gamma, limit)
 
 
 def condition_met(settings: Settings, cov: float, bound: float, tolerance: float) -> bool:
@@ -237,24 +255,16 @@ def _screen(state: State, target: Target) -> Array:
 
 def advance(state: State) -> State:
     """End the stage: move its population to the tempered posterior just learned, and record what it found."""
-    learned = state.learned
+    settings = state.settings
+    population, moved = move_population(state, settings.optimism, settings.prior_share)
+    learned, previous = state.learned, state.stages[-1].log_evidence if state.stages else 0.0
     assert learned is not None
-    stage = len(state.past) + 1
-    rng = stream(state.seed, "move", stage)
-    surrogate, gamma = learned.surrogate, learned.gamma
-    size = state.settings.population
-    start = state.population.z[evidence.systematic_resample(learned.weights, size, rng)]
-    log_like = lambda z: surrogate.log_mean(surrogate.at(z), gamma)
-    moved = particles.move(start, log_like, state.prior.log_density_working, state.settings.chain_length, rng)
-    population = Population(moved.z, moved.log_likelihood, gamma, surrogate, moved.acceptance, moved.unique)
-    before = sum(s.evaluations for s in state.stages)
     record = Stage(
-        gamma=gamma,
-        evaluations=len(state.evaluations) - before,
-        log_ratio=learned.log_ratio,
-        log_bridge=evidence.log_bridge(
-            *(p.log_density_at(q.z) for q in (state.population, population) for p in (state.population, population))
-        ),
+        gamma=learned.gamma,
+        evaluations=len(state.evaluations) - sum(s.evaluations for s in state.stages),
+        log_evidence=learned.log_evidence,
+        log_ratio=learned.log_evidence - previous,
+        log_bridge=population.log_constant - state.population.log_constant,
         log_ratio_sd=float(np.sqrt(np.log1p(learned.cov**2))),
         effective_sample_size=evidence.effective_sample_size(learned.weights),
         acceptance=moved.acceptance,
@@ -267,3 +277,33 @@ def advance(state: State) -> State:
         stages=(*state.stages, record),
         satisfied=0,
     )
+
+
+def move_population(state: State, optimism: float, share: float) -> tuple[Population, particles.Moved]:
+    """Resample the population by its weights, move it by Markov chains, and add fresh points of the prior."""
+    learned, old, prior = state.learned, state.population, state.prior
+    assert learned is not None
+    surrogate, gamma = learned.surrogate, learned.gamma
+    rng = stream(state.seed, "move", len(state.past) + 1)
+
+    def log_q(z: Array) -> Array:
+        return log_optimistic(surrogate, z, gamma, optimism)
+
+    at_old = log_q(old.z)
+    _, weights = evidence.normalise(at_old + old.log_weights)
+    n_prior = round(share * state.settings.population)
+    start = old.z[evidence.systematic_resample(weights, state.settings.population - n_prior, rng)]
+    moved = particles.move(start, log_q, prior.log_density_working, state.settings.chain_length, rng)
+    log_constant = evidence.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
+    fresh = prior.to_working(prior.sample(n_prior, rng, "sobol"))
+    at_new = np.concatenate([moved.log_likelihood, log_q(fresh)])
+    population = Population(
+        np.vstack([moved.z, fresh]),
+        _log_mixture(at_new, log_constant, share),
+        gamma,
+        share,
+        surrogate,
+        optimism,
+        log_constant,
+    )
+    return population, moved

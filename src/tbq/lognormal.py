@@ -27,11 +27,13 @@ class LogNormal:
 
     ``cap`` is the largest γσ that enters the mean: exp(γμ + ½ min(γσ, cap)²). Infinity is the exact log-normal
     mean, which explodes where the surrogate knows nothing; 0 is the biased exp(γμ), which loses the mass of
-    whatever is unsure.
+    whatever is unsure. ``inflation`` multiplies all standard deviations of the process but the mean's: a Gaussian
+    process that chose its own hyperparameters is too sure of itself.
     """
 
     gp: GP
     cap: float = 1.0
+    inflation: float = 1.0
 
     @property
     def description(self) -> str:
@@ -45,10 +47,10 @@ class LogNormal:
         return gamma * points.mean + 0.5 * spread**2
 
     def log_ratio(self, a: Projection, b: Projection, gamma: float) -> Array:
-        return gamma**2 * self.gp.covariance(a, b)
+        return (self.inflation * gamma) ** 2 * self.gp.covariance(a, b)
 
     def log_ratio_diagonal(self, points: Projection, gamma: float) -> Array:
-        return gamma**2 * points.variance
+        return (self.inflation * gamma) ** 2 * points.variance
 
     def revealed_log_ratio(self, new: Projection, nodes: Projection, gamma: float) -> Array:
         return self._shift(new, nodes, gamma) ** 2
@@ -78,7 +80,7 @@ class LogNormal:
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         nugget = NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.x)
         predictive = np.sqrt(new.variance + self._new_noise + nugget)
-        a = gamma * self.gp.covariance(new, nodes) / predictive[:, None]
+        a = self.inflation * gamma * self.gp.covariance(new, nodes) / predictive[:, None]
         excess = np.maximum(np.abs(a) - WILD, 0.0)
         return np.sign(a) * (np.minimum(np.abs(a), WILD) + excess / (1.0 + excess))
 

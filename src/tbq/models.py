@@ -33,7 +33,7 @@ def competitors(choice: KernelChoice) -> list[Model]:
     return [(kernel, basis) for kernel in _KERNELS for basis in ("constant", "quadratic")]
 
 
-def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, cap: float, memory: Memory) -> tuple[LogNormal, Memory]:
+def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Memory]:
     """Fit the model in use, or, when it is due, all of them, and keep the best.
 
     The criterion is the marginal likelihood times the hyperparameters' prior, with the mean's coefficients
@@ -47,7 +47,7 @@ def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, cap: float, memo
     best = max(fitted, key=lambda model: fitted[model].score)
     warm = {**memory.warm, **{model: gp.parameters for model, gp in fitted.items()}}
     chosen_at = len(y) if due else memory.chosen_at
-    return LogNormal(fitted[best], cap), Memory(best, chosen_at, warm)
+    return LogNormal(fitted[best]), Memory(best, chosen_at, warm)
 
 
 def _fit_one(x: Array, y: Array, noise: Array, model: Model, memory: Memory) -> gps.GP:

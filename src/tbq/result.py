@@ -45,8 +45,9 @@ class Stage:
 
     gamma: float
     evaluations: int  # runs made in it, the initial design counting to the first
-    log_ratio: float  # log Z_j/Z_{j−1} by the stage's own population (eq:PostMeanRatio)
-    log_bridge: float  # the same through both populations (eq:bridgeestimate)
+    log_evidence: float  # of the tempered posterior at γ, as it was known then
+    log_ratio: float  # log Z_j/Z_{j−1} by the population of the stage before (eq:PostMeanRatio)
+    log_bridge: float  # the same ratio, of the densities that the populations follow, through both (eq:bridgeestimate)
     log_ratio_sd: float  # what its surrogate did not know
     effective_sample_size: float  # of the weights that led to it
     acceptance: float  # of the moves that made its population

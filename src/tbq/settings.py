@@ -34,8 +34,10 @@ class Settings:
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
     bound_factor: float = 5.0  # the upper bound must come below this many ε before the exact value is looked at
     weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
-    freeze_cov: float = 0.0  # γ stays as it is once the ratio's coefficient of variation was below this
     mean_cap: float = 1.0  # see LogNormal.cap
+    inflation: float = 1.5  # see LogNormal.inflation
+    optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
+    prior_share: float = 0.2  # of every population: fresh points of the prior, so that no region goes unseen
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     nodes: int = 300  # quadrature nodes of acquisition functions and variances
     candidates: int = 1000  # points ranked in each search

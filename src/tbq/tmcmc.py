@@ -101,6 +101,7 @@ def tmcmc(
             Stage(
                 gamma=step,
                 evaluations=target.calls - before,
+                log_evidence=sum(s.log_ratio for s in stages) + log_sum - float(np.log(population)),
                 log_ratio=log_sum - float(np.log(population)),
                 log_bridge=np.nan,
                 log_ratio_sd=float(tempering.weight_cov((step - gamma) * value) / np.sqrt(population)),
