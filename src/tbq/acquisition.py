@@ -42,7 +42,11 @@ Acquisition = Callable[[Target, Array], Array]
 
 def puq(target: Target, z: Array) -> Array:
     """Prediction uncertainty: σ_like(z) p(z) / Z (eq:PUQ)."""
-    points = target.surrogate.at(z)
+    return puq_at(target, target.surrogate.at(z), z)
+
+
+def puq_at(target: Target, points: Any, z: Array) -> Array:
+    """PUQ at points already prepared."""
     log_sd = 0.5 * log_expm1(target.surrogate.log_ratio_diagonal(points, target.gamma))
     return log_sd + _log_posterior(target, points, z)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tbq import evidence, models, particles, search, tempering
-from tbq.acquisition import Target, puq
+from tbq.acquisition import Target, puq_at
 from tbq.evaluation import Evaluation, Proposal, Status
+from tbq.gp import Projection
 from tbq.lognormal import WILD, LogNormal
 from tbq.prior import Prior
 from tbq.randomness import stream
@@ -221,7 +222,7 @@ def _assess(state: State, surrogate: LogNormal) -> State:
     record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description)
     return replace(
         state,
-        learned=Learned(surrogate, target, _screen(state, target), weights, log_evidence, cov, bound),
+        learned=Learned(surrogate, target, _screen(state, target, points), weights, log_evidence, cov, bound),
         satisfied=state.satisfied + 1 if met else 0,
         history=(*state.history, record),
     )
@@ -243,12 +244,12 @@ def condition_met(settings: Settings, cov: float, bound: float, tolerance: float
     return cov <= tolerance
 
 
-def _screen(state: State, target: Target) -> Array:
+def _screen(state: State, target: Target, points: Projection) -> Array:
     """Points of the population worth ranking: the most uncertain ones, and a third at random."""
     z = state.population.z
     n = min(state.settings.candidates, len(z))
     rng = stream(state.seed, "candidates", len(state.evaluations))
-    uncertain = np.argsort(-puq(target, z))[: 2 * n // 3]
+    uncertain = np.argsort(-puq_at(target, points, z))[: 2 * n // 3]
     anywhere = rng.choice(len(z), n - len(uncertain), replace=False)
     return z[np.unique(np.concatenate([uncertain, anywhere]))]
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from tbq.errors import TbqError
-from tbq.kernels import Kernel
+from tbq.kernels import HyperPrior, Kernel
 from tbq.types import Array, IntArray
 
 Basis = Literal["constant", "quadratic"]
@@ -139,10 +139,10 @@ class GP:
 def build(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis, parameters: Array) -> GP:
     """The process at given hyperparameters. Raises :class:`TbqError` where its covariance has no factor."""
     problem = _Problem.of(x, y, noise, kernel, basis)
-    score = problem.log_posterior(parameters)[0]
     factors = problem.factorise(parameters)
     if factors is None:
         raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
+    score = problem.score(factors, parameters)
     return GP(kernel, basis, parameters, x, y, problem.noise, problem.offset, problem.scale, factors, score)
 
 
@@ -160,7 +160,7 @@ def fit(
     The search starts at the prior's centre (``cold``), at ``warm``, or at both.
     """
     problem = _Problem.of(x, y, noise, kernel, basis)
-    prior = kernel.hyperprior(x.shape[1], problem.scale)
+    prior = problem.hyperprior
 
     def objective(parameters: Array) -> tuple[float, Array]:
         value, gradient = problem.log_posterior(parameters)
@@ -184,7 +184,7 @@ def fit(
 def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[GP]:
     """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
     problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis)
-    prior = gp.kernel.hyperprior(gp.x.shape[1], problem.scale)
+    prior = problem.hyperprior
     step = 0.05
     hessian = np.array(
         [
@@ -212,6 +212,10 @@ class _Problem:
     kernel: Kernel
     basis: Basis
 
+    @property
+    def hyperprior(self) -> HyperPrior:
+        return self.kernel.hyperprior(self.x.shape[1], self.scale)
+
     @staticmethod
     def of(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis) -> _Problem:
         noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
@@ -233,27 +237,30 @@ class _Problem:
         H = linalg.solve_triangular(chol, basis_functions(self.basis, self.x), lower=True, check_finite=False)
         return _mean_factors(chol, H, self.centred, 1.0 / (_COEFFICIENT_SD * self.scale) ** 2)
 
-    def log_posterior(self, parameters: Array) -> tuple[float, Array]:
-        """Log marginal likelihood plus log prior, and its gradient; −inf where refused."""
-        f = self.factorise(parameters)
-        if f is None:
-            return -np.inf, np.zeros_like(parameters)
+    def score(self, f: Factors, parameters: Array) -> float:
+        """Log marginal likelihood plus log prior of the hyperparameters."""
         n, p = f.basis.shape
-        value = (
+        log_likelihood = (
             -0.5 * (f.residual @ f.residual + f.precision * (f.beta @ f.beta))
             - np.log(np.diag(f.chol)).sum()
             - np.log(np.diag(f.chol_basis)).sum()
             + 0.5 * p * np.log(f.precision)
             - 0.5 * n * np.log(2.0 * np.pi)
         )
-        inverse = linalg.solve_triangular(f.chol, np.eye(n), lower=True, check_finite=False)
+        return float(log_likelihood) + self.hyperprior.log_density(parameters)
+
+    def log_posterior(self, parameters: Array) -> tuple[float, Array]:
+        """The score and its gradient; −inf where the covariance cannot be factorised."""
+        f = self.factorise(parameters)
+        if f is None:
+            return -np.inf, np.zeros_like(parameters)
+        inverse = linalg.solve_triangular(f.chol, np.eye(len(f.chol)), lower=True, check_finite=False)
         share = linalg.solve_triangular(f.chol_basis, f.basis.T @ inverse, lower=True, check_finite=False)
         alpha = inverse.T @ f.residual
         weights = np.outer(alpha, alpha) - inverse.T @ inverse + share.T @ share
         weights[np.diag_indices_from(weights)] *= 1.0 + NUGGET  # the nugget scales with the kernel
         gradient = 0.5 * self.kernel.contract(parameters, self.x, weights)
-        prior = self.kernel.hyperprior(self.x.shape[1], self.scale)
-        return value + prior.log_density(parameters), gradient + prior.gradient(parameters)
+        return self.score(f, parameters), gradient + self.hyperprior.gradient(parameters)
 
 
 def _mean_factors(chol: Array, basis: Array, centred: Array, precision: float) -> Factors:
