@@ -15,10 +15,11 @@ def model():
     y = -1.5 * np.sum(x**2, axis=1)
     gp = gps.build(x, y, 1e-6, SE, "constant", np.log([1.0, 1.2, 1.0]))
     z = rng.uniform(-1.5, 1.5, (300, 2))
-    points = gp.project(z)
-    factor = np.linalg.cholesky(gp.covariance(points, points) + 1e-9 * np.eye(300))
+    surrogate = lognormal.LogNormal(gp, cap=np.inf)
+    points = surrogate.at(z)
+    factor = np.linalg.cholesky(surrogate.covariance(points, points) + 1e-9 * np.eye(300))
     paths = points.mean + rng.standard_normal((40_000, 300)) @ factor.T
-    return lognormal.LogNormal(gp, cap=np.inf), points, paths
+    return surrogate, points, paths
 
 
 def within(estimates, value, sigmas=5.0):

@@ -16,8 +16,7 @@ import numpy as np
 from tbq import evidence, models, particles, search, tempering
 from tbq.acquisition import Target, puq_at
 from tbq.evaluation import Evaluation, Proposal, Status
-from tbq.gp import Projection
-from tbq.lognormal import WILD, LogNormal
+from tbq.lognormal import WILD, LogNormal, Points
 from tbq.prior import Prior
 from tbq.randomness import stream
 from tbq.result import Record, Stage, Stop
@@ -163,14 +162,17 @@ def _design_points(state: State, n: int) -> list[Proposal]:
 def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     prior = state.prior
     out = prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim))
-    target = learned.target
+    target, candidates = learned.target, learned.candidates
+    every = state.settings.explore_every
+    if every and state.next_id % every == 0:
+        target, candidates = _exploration(state, learned.surrogate)
     for z in out:
         target = target.believing(z)
     known = np.vstack([prior.to_working(np.array([e.theta for e in state.evaluations])), out])
     choices = search.choose(
         state.settings.named_acquisitions(n),
         target,
-        learned.candidates,
+        candidates,
         known,
         search.domain_of(prior),
         climb=state.settings.climb,
@@ -181,6 +183,23 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         Proposal(state.next_id + i, row, stage, c.acquisition, c.value)
         for i, (row, c) in enumerate(zip(theta, choices, strict=True))
     ]
+
+
+def _exploration(state: State, surrogate: LogNormal) -> tuple[Target, Array]:
+    """A flat target over the whole prior, which still asks where the later stages no longer look."""
+    whole = state.past[0] if state.past else state.population
+    z = whole.z[: state.settings.candidates]
+    points = surrogate.at(z)
+
+    def log_terms(gamma: float) -> Array:
+        return surrogate.log_mean(points, gamma) - np.log(len(z))
+
+    gamma = tempering.next_gamma(log_terms, 0.0, state.settings.explore_cov)
+    log_evidence, weights = evidence.normalise(log_terms(gamma))
+    rng = stream(state.seed, "exploration", state.next_id)
+    index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, state.settings.nodes, rng)
+    log_prior = state.prior.log_density_working
+    return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
 
 
 # --- learning -----------------------------------------------------------------------------------------------
@@ -244,7 +263,7 @@ def condition_met(settings: Settings, cov: float, bound: float, tolerance: float
     return cov <= tolerance
 
 
-def _screen(state: State, target: Target, points: Projection) -> Array:
+def _screen(state: State, target: Target, points: Points) -> Array:
     """Points of the population worth ranking: the most uncertain ones, and a third at random."""
     z = state.population.z
     n = min(state.settings.candidates, len(z))

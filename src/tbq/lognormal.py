@@ -14,11 +14,49 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbq.gp import GP, NUGGET, Projection
-from tbq.types import Array
+from tbq.types import Array, IntArray
 
 # |a| is how many nats (1 sd) the new run is expected to move a node. Beyond this many the expectation of exp(a²)
 # rests on events no one will see, and a few wild nodes would rule: the excess is compressed into one nat.
 WILD = 4.0
+
+
+@dataclass(frozen=True)
+class Warp:
+    """A soft floor under the log-likelihood: h(g) = −T log(1 + (top − g)/T) below ``top``, slope 1 above.
+
+    Values thousands of nats below the maximum decide nothing, but a stationary process spends its length-scale on
+    them. In h they are tens.
+    """
+
+    top: float
+    depth: float = 8.0
+
+    def forward(self, g: Array) -> Array:
+        below = np.maximum(self.top - g, 0.0)
+        return np.where(g > self.top, g - self.top, -self.depth * np.log1p(below / self.depth))
+
+    def inverse(self, h: Array) -> tuple[Array, Array]:
+        """g and dg/dh; the exponent is bounded, where both are far below anything that matters."""
+        slope = np.exp(np.minimum(np.maximum(-h, 0.0) / self.depth, 12.0))
+        return self.top + np.where(h > 0.0, h, -self.depth * (slope - 1.0)), slope
+
+    def log_jacobian(self, g: Array) -> float:
+        """Σ log dh/dg: what the density of values loses to the change of variable."""
+        return -float(np.sum(np.log1p(np.maximum(self.top - g, 0.0) / self.depth)))
+
+
+@dataclass(frozen=True)
+class Points:
+    """Mean and variance of the log-likelihood at points, linearised where the process is of a warped one."""
+
+    latent: Projection
+    mean: Array
+    variance: Array
+    slope: Array
+
+    def take(self, index: IntArray) -> Points:
+        return Points(self.latent.take(index), self.mean[index], self.variance[index], self.slope[index])
 
 
 @dataclass(frozen=True)
@@ -34,28 +72,37 @@ class LogNormal:
     gp: GP
     cap: float = 1.0
     inflation: float = 1.0
+    warp: Warp | None = None
 
     @property
     def description(self) -> str:
-        return f"{self.gp.kernel.name}, {self.gp.basis} mean"
+        return f"{self.gp.kernel.name}, {self.gp.basis} mean" + (", warped" if self.warp else "")
 
-    def at(self, z: Array) -> Projection:
-        return self.gp.project(z)
+    def at(self, z: Array) -> Points:
+        latent = self.gp.project(z)
+        if self.warp is None:
+            return Points(latent, latent.mean, latent.variance, np.ones(len(z)))
+        mean, slope = self.warp.inverse(latent.mean)
+        return Points(latent, mean, slope**2 * latent.variance, slope)
 
-    def log_mean(self, points: Projection, gamma: float) -> Array:
+    def covariance(self, a: Points, b: Points) -> Array:
+        """Of the log-likelihood, without inflation."""
+        return self.gp.covariance(a.latent, b.latent) * np.outer(a.slope, b.slope)
+
+    def log_mean(self, points: Points, gamma: float) -> Array:
         spread = np.minimum(gamma * np.sqrt(points.variance), self.cap)
         return gamma * points.mean + 0.5 * spread**2
 
-    def log_ratio(self, a: Projection, b: Projection, gamma: float) -> Array:
-        return (self.inflation * gamma) ** 2 * self.gp.covariance(a, b)
+    def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
+        return (self.inflation * gamma) ** 2 * self.covariance(a, b)
 
-    def log_ratio_diagonal(self, points: Projection, gamma: float) -> Array:
+    def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
         return (self.inflation * gamma) ** 2 * points.variance
 
-    def revealed_log_ratio(self, new: Projection, nodes: Projection, gamma: float) -> Array:
+    def revealed_log_ratio(self, new: Points, nodes: Points, gamma: float) -> Array:
         return self._shift(new, nodes, gamma) ** 2
 
-    def revealed_variance(self, new: Projection, nodes: Projection, weights: Array, gamma: float) -> Array:
+    def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
         """PEUR's double integral without pairing: Σ_kl w_k w_l (e^{a_k a_l} − 1) = Σ_n (Σ_k w_k a_kⁿ)²/n!."""
         a = self._shift(new, nodes, gamma)
         total = np.zeros(len(a))
@@ -75,12 +122,12 @@ class LogNormal:
     def _new_noise(self) -> float:
         return float(np.min(self.gp.noise))
 
-    def _shift(self, new: Projection, nodes: Projection, gamma: float) -> Array:
+    def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:
         """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes)."""
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
-        nugget = NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.x)
-        predictive = np.sqrt(new.variance + self._new_noise + nugget)
-        a = self.inflation * gamma * self.gp.covariance(new, nodes) / predictive[:, None]
+        noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
+        predictive = new.slope * np.sqrt(new.latent.variance + noise)
+        a = self.inflation * gamma * self.covariance(new, nodes) / predictive[:, None]
         excess = np.maximum(np.abs(a) - WILD, 0.0)
         return np.sign(a) * (np.minimum(np.abs(a), WILD) + excess / (1.0 + excess))
 

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from tbq import gp as gps
 from tbq.kernels import MATERN52, SE, Kernel
-from tbq.lognormal import LogNormal
+from tbq.lognormal import LogNormal, Warp
 from tbq.settings import KernelChoice
 from tbq.types import Array
 
-Model = tuple[str, gps.Basis]  # kernel name and mean
+
+class Model(NamedTuple):
+    """A kernel, a mean, and whether the log-likelihood is warped before it is modelled."""
+
+    kernel: str
+    basis: gps.Basis
+    warped: bool = False
+
 
 _KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52}
 _RECONSIDER = 5  # fits after which all models compete again
@@ -28,10 +38,11 @@ class Memory:
 
 
 def competitors(choice: KernelChoice) -> list[Model]:
-    """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets four models compete."""
+    """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets six models compete."""
     if choice != "auto":
-        return [(choice, "constant")]
-    return [(kernel, basis) for kernel in _KERNELS for basis in ("constant", "quadratic")]
+        return [Model(choice, "constant")]
+    shapes: tuple[tuple[gps.Basis, bool], ...] = (("constant", False), ("quadratic", False), ("constant", True))
+    return [Model(kernel, *shape) for kernel in _KERNELS for shape in shapes]
 
 
 def pace(n: int) -> int:
@@ -42,25 +53,40 @@ def pace(n: int) -> int:
 def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Memory]:
     """Condition the model in use on all data; when it is due refit it, and when that is due let all compete.
 
-    The criterion is the marginal likelihood times the hyperparameters' prior, with the mean's coefficients
-    marginalised, so that a quadratic mean pays for its coefficients.
+    The criterion is the marginal likelihood of the values times the hyperparameters' prior. The mean's coefficients
+    are marginalised and the warp's Jacobian counts, so that flexibility is paid for.
     """
     n, model = len(y), memory.model
     if model is not None and n - memory.fitted_at < pace(n):
-        gp = gps.build(x, y, noise, _KERNELS[model[0]], model[1], memory.warm[model])
-        return LogNormal(gp), memory
+        return _surrogate(x, y, noise, model, memory.warm[model])[0], memory
     models = competitors(choice)
     due = model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
     if model is not None and not due:
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
-    fitted = {m: gps.fit(x, y, noise, _KERNELS[m[0]], m[1], memory.warm.get(m), cold) for m in models}
-    best = max(fitted, key=lambda m: fitted[m].score)
+    fitted = {m: _surrogate(x, y, noise, m, memory.warm.get(m), search=True, cold=cold) for m in models}
+    best = max(fitted, key=lambda m: fitted[m][1])
     memory = replace(
         memory,
         model=best,
         chosen_at=n if due else memory.chosen_at,
         fitted_at=n,
-        warm={**memory.warm, **{m: gp.parameters for m, gp in fitted.items()}},
+        warm={**memory.warm, **{m: s.gp.parameters for m, (s, _) in fitted.items()}},
     )
-    return LogNormal(fitted[best]), memory
+    return fitted[best][0], memory
+
+
+def _surrogate(
+    x: Array, y: Array, noise: Array, model: Model, warm: Array | None, *, search: bool = False, cold: bool = False
+) -> tuple[LogNormal, float]:
+    """One model at given hyperparameters, or at its best ones, and its score."""
+    warp = Warp(float(np.max(y))) if model.warped else None
+    values = y if warp is None else warp.forward(y)
+    if warp is not None:
+        noise = noise / warp.inverse(values)[1] ** 2
+    kernel = _KERNELS[model.kernel]
+    if search or warm is None:
+        gp = gps.fit(x, values, noise, kernel, model.basis, warm, cold)
+    else:
+        gp = gps.build(x, values, noise, kernel, model.basis, warm)
+    return LogNormal(gp, warp=warp), gp.score + (warp.log_jacobian(y) if warp else 0.0)

@@ -37,6 +37,8 @@ class Settings:
     mean_cap: float = 1.0  # see LogNormal.cap
     inflation: float = 1.5  # see LogNormal.inflation
     optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
+    explore_every: int = 5
+    explore_cov: float = 1.5
     prior_share: float = 0.2  # of every population: fresh points of the prior, so that no region goes unseen
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     nodes: int = 300  # quadrature nodes of acquisition functions and variances
