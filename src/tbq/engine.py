@@ -74,6 +74,7 @@ def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
 class Learned:
     """What the finished runs say of the current stage."""
 
+    stage: int
     surrogate: LogNormal
     target: Target
     candidates: Array  # points worth ranking
@@ -241,7 +242,7 @@ def _assess(state: State, surrogate: LogNormal) -> State:
     record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description)
     return replace(
         state,
-        learned=Learned(surrogate, target, _screen(state, target, points), weights, log_evidence, cov, bound),
+        learned=Learned(stage, surrogate, target, _screen(state, target, points), weights, log_evidence, cov, bound),
         satisfied=state.satisfied + 1 if met else 0,
         history=(*state.history, record),
     )
@@ -251,6 +252,9 @@ def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
     limit, share = state.settings.temper_cov, state.population.share
     if np.isinf(limit):
         return 1.0
+    last = state.learned
+    if last and last.stage == len(state.past) + 1 and last.cov < state.settings.freeze_cov:
+        return last.gamma
     if share < 1.0:  # points of the prior that carry no weight are no sign of too large a step
         limit = np.sqrt((1.0 + limit**2) / (1.0 - share) - 1.0)
     return tempering.next_gamma(log_terms, state.population.gamma, limit)

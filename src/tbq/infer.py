@@ -57,7 +57,8 @@ def infer(
     kernel
         ``"se"`` or ``"matern52"``, each with a constant mean, or ``"auto"``: chosen from the data, with the mean.
     tolerance
-        Target coefficient of variation of the evidence: one number, or (intermediate stages, final stage).
+        Target coefficient of variation of the evidence: (intermediate stages, final stage), or one number for the
+        final stage; intermediate ones then have two and a half times as much.
     temper_cov
         Coefficient of variation of the weights that a stage may need: smaller means more stages.
     n_initial, population, chain_length, max_evaluations

@@ -32,13 +32,14 @@ class Settings:
     chain_length: int
     max_evaluations: int
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
-    bound_factor: float = 5.0  # the upper bound must come below this many ε before the exact value is looked at
+    bound_factor: float = 10.0  # the upper bound must come below this many ε before the exact value is looked at
+    freeze_cov: float = 0.0  # γ stays once the coefficient of variation was below this; 0 re-chooses it always
     weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
     mean_cap: float = 1.0  # see LogNormal.cap
     inflation: float = 1.5  # see LogNormal.inflation
     optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
-    explore_every: int = 5
-    explore_cov: float = 1.5
+    explore_every: int = 5  # one point in so many is chosen for a flat target over the whole prior; 0 for none
+    explore_cov: float = 1.5  # how flat: coefficient of variation of its weights
     prior_share: float = 0.2  # of every population: fresh points of the prior, so that no region goes unseen
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     nodes: int = 300  # quadrature nodes of acquisition functions and variances
@@ -120,4 +121,5 @@ def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"
         )
-    return values[0], values[-1]
+    # Early stages only have to lead somewhere: spending runs on them buys nothing (docs/benchmarks/choices.md).
+    return (values[0], values[1]) if len(values) == 2 else (min(2.5 * values[0], 0.99), values[0])
