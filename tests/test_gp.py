@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from tbq import gp as gps
-from tbq.kernels import MATERN52, MATERN52_PRODUCT, SE
+from tbq.kernels import ADDITIVE, MATERN52, MATERN52_PRODUCT, SE
 
 KERNELS = [SE, MATERN52, MATERN52_PRODUCT]
 ids = [k.name for k in KERNELS]
@@ -153,6 +153,37 @@ def test_the_order_of_the_data_does_not_matter(order):
     b = gps.build(x[list(order)], y[list(order)], 1e-6, SE, "constant", parameters)
     np.testing.assert_allclose(a.predict(x_new)[0], b.predict(x_new)[0], rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(a.predict(x_new)[1], b.predict(x_new)[1], rtol=1e-4, atol=1e-7)
+
+
+def test_the_additive_kernel_is_its_formula_and_its_gradient():
+    rng = np.random.default_rng(0)
+    d, a, b = 4, rng.normal(size=(9, 4)), rng.normal(size=(7, 4))
+    parameters = rng.normal(0.0, 0.5, 2 * d + d * (d - 1) // 2)
+    lengths, single = np.exp(parameters[:d]), np.exp(2 * parameters[d : 2 * d])
+    factor = [np.exp(-0.5 * ((a[:, [i]] - b[:, i]) / lengths[i]) ** 2) for i in range(d)]
+    expected = sum(single[i] * factor[i] for i in range(d))
+    pairs = [(i, j) for i in range(d) for j in range(i + 1, d)]
+    for (i, j), p in zip(pairs, parameters[2 * d :], strict=True):
+        expected = expected + np.exp(2 * p) * factor[i] * factor[j]
+    np.testing.assert_allclose(ADDITIVE.matrix(parameters, a, b), expected, rtol=1e-7)
+    np.testing.assert_allclose(ADDITIVE.diagonal(parameters, a), np.diag(ADDITIVE.matrix(parameters, a, a)), rtol=1e-7)
+    problem = gps._Problem.of(a, np.sin(a).sum(axis=1), 1e-4, ADDITIVE, "constant")
+    gradient, h = problem.log_posterior(parameters)[1], 1e-5
+    numeric = [
+        (problem.log_posterior(parameters + e)[0] - problem.log_posterior(parameters - e)[0]) / (2 * h)
+        for e in h * np.eye(len(parameters))
+    ]
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_a_sum_of_plane_functions_in_ten_dimensions_is_learned_by_the_additive_kernel():
+    rng = np.random.default_rng(0)
+    x, new = rng.uniform(-1.5, 1.5, (120, 10)), rng.uniform(-1.5, 1.5, (200, 10))
+    f = lambda x: np.sin(2 * x[:, 0]) * x[:, 1] + x[:, 2] ** 2 - x[:, 3]
+    additive, full = gps.fit(x, f(x), 1e-6, ADDITIVE), gps.fit(x, f(x), 1e-6, SE)
+    error = lambda gp: np.sqrt(np.mean((gp.predict(new)[0] - f(new)) ** 2))
+    assert error(additive) < 0.25 * error(full)
+    assert additive.score > full.score
 
 
 def test_an_offset_moves_the_mean_and_nothing_else():

@@ -211,7 +211,8 @@ def _fit(state: State) -> tuple[LogNormal, models.Memory]:
     z = state.prior.to_working(np.array([e.theta for e in good]))
     y = np.array([e.log_likelihood for e in good])
     noise = np.full(len(y), state.settings.noise_sd**2)
-    surrogate, memory = models.fit(z, y, noise, state.settings.kernel, state.memory)
+    gamma = state.learned.gamma if state.learned else 1e-6
+    surrogate, memory = models.fit(z, y, noise, state.settings.kernel, gamma, state.memory)
     surrogate = replace(surrogate, cap=state.settings.mean_cap, inflation=state.settings.inflation)
     for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
         if e.status is not Status.OK:

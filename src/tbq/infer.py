@@ -55,7 +55,8 @@ def infer(
         ``"pool"`` ranks candidates, ``"continuous"`` also climbs from the best, ``"auto"`` climbs in up to six
         dimensions.
     kernel
-        ``"se"`` or ``"matern52"``, each with a constant mean, or ``"auto"``: chosen from the data, with the mean.
+        ``"se"``, ``"matern52"`` or ``"additive"`` (functions of two parameters), each with a constant mean, or
+        ``"auto"``: chosen from the data, with the mean.
     tolerance
         Target coefficient of variation of the evidence: (intermediate stages, final stage), or one number for the
         final stage; intermediate ones then have two and a half times as much.

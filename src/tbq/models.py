@@ -9,21 +9,27 @@ from typing import NamedTuple
 import numpy as np
 
 from tbq import gp as gps
-from tbq.kernels import MATERN52, SE, Kernel
+from tbq.kernels import ADDITIVE, MATERN52, SE, Kernel
 from tbq.lognormal import LogNormal, Warp
 from tbq.settings import KernelChoice
 from tbq.types import Array
 
 
 class Model(NamedTuple):
-    """A kernel, a mean, and whether the log-likelihood is warped before it is modelled."""
+    """A kernel, a mean, and what is done about values far below the maximum.
+
+    ``warped`` compresses them before they are modelled, ``shaped`` gives them noise that grows with their depth.
+    """
 
     kernel: str
     basis: gps.Basis
     warped: bool = False
+    shaped: bool = False
 
 
-_KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52}
+_KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52, "additive": ADDITIVE}
+_DEPTH = 10.0  # nats of log L^γ below the maximum from where on shaped noise grows
+_SLOPE = 0.1  # sd of that noise per nat
 _RECONSIDER = 5  # fits after which all models compete again
 
 
@@ -37,12 +43,21 @@ class Memory:
     warm: Mapping[Model, Array] = field(default_factory=dict)
 
 
-def competitors(choice: KernelChoice) -> list[Model]:
-    """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets six models compete."""
+def competitors(choice: KernelChoice, dim: int) -> list[Model]:
+    """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets several models compete.
+
+    From three parameters on there are two more: sums of functions of two parameters, and a quadratic, both told not
+    to mind what lies far below the maximum.
+    """
+    if choice == "additive":
+        return [Model("additive", "constant", shaped=True)]
     if choice != "auto":
         return [Model(choice, "constant")]
     shapes: tuple[tuple[gps.Basis, bool], ...] = (("constant", False), ("quadratic", False), ("constant", True))
-    return [Model(kernel, *shape) for kernel in _KERNELS for shape in shapes]
+    models = [Model(kernel, *shape) for kernel in ("se", "matern52") for shape in shapes]
+    if dim >= 3:
+        models += [Model("additive", "constant", shaped=True), Model("se", "quadratic", shaped=True)]
+    return models
 
 
 def pace(n: int) -> int:
@@ -50,21 +65,24 @@ def pace(n: int) -> int:
     return 1 if n < 60 else 2 if n < 120 else 4 if n < 200 else 8
 
 
-def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Memory]:
+def fit(
+    x: Array, y: Array, noise: Array, choice: KernelChoice, gamma: float, memory: Memory
+) -> tuple[LogNormal, Memory]:
     """Condition the model in use on all data; when it is due refit it, and when that is due let all compete.
 
     The criterion is the marginal likelihood of the values times the hyperparameters' prior. The mean's coefficients
-    are marginalised and the warp's Jacobian counts, so that flexibility is paid for.
+    are marginalised and the warp's Jacobian counts, so that flexibility is paid for. ``gamma`` is the tempering that
+    the surrogate is for.
     """
     n, model = len(y), memory.model
     if model is not None and n - memory.fitted_at < pace(n):
-        return _surrogate(x, y, noise, model, memory.warm[model])[0], memory
-    models = competitors(choice)
+        return _surrogate(x, y, noise, model, gamma, memory.warm[model])[0], memory
+    models = competitors(choice, x.shape[1])
     due = model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
     if model is not None and not due:
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
-    fitted = {m: _surrogate(x, y, noise, m, memory.warm.get(m), search=True, cold=cold) for m in models}
+    fitted = {m: _surrogate(x, y, noise, m, gamma, memory.warm.get(m), search=True, cold=cold) for m in models}
     best = max(fitted, key=lambda m: fitted[m][1])
     memory = replace(
         memory,
@@ -77,13 +95,23 @@ def fit(x: Array, y: Array, noise: Array, choice: KernelChoice, memory: Memory) 
 
 
 def _surrogate(
-    x: Array, y: Array, noise: Array, model: Model, warm: Array | None, *, search: bool = False, cold: bool = False
+    x: Array,
+    y: Array,
+    noise: Array,
+    model: Model,
+    gamma: float,
+    warm: Array | None,
+    *,
+    search: bool = False,
+    cold: bool = False,
 ) -> tuple[LogNormal, float]:
     """One model at given hyperparameters, or at its best ones, and its score."""
     warp = Warp(float(np.max(y))) if model.warped else None
     values = y if warp is None else warp.forward(y)
     if warp is not None:
         noise = noise / warp.inverse(values)[1] ** 2
+    if model.shaped:
+        noise = noise + (_SLOPE * np.maximum(np.max(y) - y - _DEPTH / gamma, 0.0)) ** 2
     kernel = _KERNELS[model.kernel]
     if search or warm is None:
         gp = gps.fit(x, values, noise, kernel, model.basis, warm, cold)

@@ -13,7 +13,7 @@ from tbq.errors import ArgumentError
 
 Algorithm = Literal["tbq", "bq"]
 Search = Literal["pool", "continuous", "auto"]
-KernelChoice = Literal["se", "matern52", "auto"]
+KernelChoice = Literal["se", "matern52", "additive", "auto"]
 
 _CLIMB_UP_TO = 6  # parameters: above this, search="auto" ranks a pool only, since gradients by differences cost 2d
 
@@ -76,7 +76,7 @@ def resolve(
     if not callable(acquisition) and acquisition not in known:
         raise ArgumentError(f"acquisition must be one of {_listed(known)}, or a callable; got {acquisition!r}")
     _one_of("search", search, ["pool", "continuous", "auto"])
-    _one_of("kernel", kernel, ["se", "matern52", "auto"])
+    _one_of("kernel", kernel, ["se", "matern52", "additive", "auto"])
     n_initial = _positive("n_initial", n_initial, max(12, 2 * dim))
     return Settings(
         acquisition=acquisition,
