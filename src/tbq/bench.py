@@ -57,7 +57,7 @@ PAPER_SETTINGS: dict[str, dict[str, Any]] = {
 # functions and no weighting of the search, which measure closest to its call counts (docs/benchmarks/choices.md).
 AS_PRINTED: dict[str, Any] = {
     **{"mean_cap": 0.0, "inflation": 1.0, "optimism": 0.0, "prior_share": 0.0, "design": "lhs"},
-    **{"explore_every": 0, "bound_factor": np.inf},
+    **{"explore_every": 0, "bound_factor": np.inf, "check_runs": 0},
 }
 _REFERENCE_POPULATION = 20_000  # of TMCMC
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbq import evidence, importance
-from tbq.engine import Population, State, advance, move_population
+from tbq.engine import State, advance
 from tbq.gp import hyperparameter_draws
 from tbq.lognormal import LogNormal
 from tbq.mbar import mbar
+from tbq.population import Population, follow
 from tbq.randomness import stream
 from tbq.result import ErrorBudget, Result, Stop
 from tbq.types import Array
@@ -40,7 +41,7 @@ def result(state: State) -> Result:
         stop = Stop.NOTHING_LEARNED if state.stop else Stop.UNFINISHED
         return Result.empty(state.prior, state.evaluations, stop)
     surrogate = state.learned.surrogate
-    posterior, _ = move_population(_at_posterior(state), optimism=0.0, share=0.0)
+    posterior = _posterior(state, surrogate)
     rules = [
         _importance_rule(state, posterior.z, surrogate),
         _mbar_rule((*state.past, state.population, posterior), surrogate),
@@ -56,6 +57,7 @@ def result(state: State) -> Result:
         surrogate=float(np.sqrt(np.log1p(cov**2))),
         hyperparameters=_hyperparameter_error(state, surrogate, rule),
         monte_carlo=rule.sd,
+        check=state.check_error,
     )
     return Result(
         prior=state.prior,
@@ -71,10 +73,20 @@ def result(state: State) -> Result:
     )
 
 
-def _at_posterior(state: State) -> State:
-    """The state as if its stage ended at γ = 1, which it does not where the budget ran out before."""
-    assert state.learned is not None
-    return replace(state, learned=replace(state.learned, target=replace(state.learned.target, gamma=1.0)))
+def _posterior(state: State, surrogate: LogNormal) -> Population:
+    """Draws of the posterior itself: γ = 1 even where the budget ran out before, no optimism, none of the prior."""
+    population, _ = follow(
+        state.population,
+        surrogate,
+        1.0,
+        state.prior,
+        size=state.settings.population,
+        steps=state.settings.chain_length,
+        optimism=0.0,
+        share=0.0,
+        rng=stream(state.seed, "posterior"),
+    )
+    return population
 
 
 def _importance_rule(state: State, posterior: Array, surrogate: LogNormal) -> Quadrature:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tbq import evidence, models, particles, search, tempering
+from tbq import evidence, models, search, tempering, validation
 from tbq.acquisition import Target, puq_at
 from tbq.evaluation import Evaluation, Proposal, Status
 from tbq.lognormal import WILD, LogNormal, Points
+from tbq.population import Population, follow
 from tbq.prior import Prior
 from tbq.randomness import stream
 from tbq.result import Record, Stage, Stop
@@ -24,50 +25,13 @@ from tbq.settings import Settings
 from tbq.types import Array
 
 _IN_A_ROW = 2  # times the stopping condition must hold
-_OPTIMISM_CAP = 3.0  # nats: what a standard deviation may add to an optimistic density
+_RELEVANT_DEPTH = 10.0  # nats of log L^γ below the best run within which a run's surprise counts
+_SURPRISE_FLOOR = 0.02  # nats: no one is surprised by less
+_SURPRISE_CAP = 25.0
+_SURPRISES_KEPT = 30
+_PRIOR_SURPRISES = 5  # runs that the starting inflation is worth
+_MOST_INFLATION = 4.0
 _LEAST_RUNS = 3  # successful runs without which there is no surrogate
-
-
-@dataclass(frozen=True)
-class Population:
-    """Points to integrate and search over: some of the prior's, the others moved to the last stage's posterior.
-
-    The moved ones follow a density q relative to the prior, an optimistic E[L^γ]; all together they are a sample of
-    the mixture (1 − s) q/c + s, where s is the share of the prior's own points.
-    """
-
-    z: Array
-    log_density: Array  # of the mixture, relative to the prior's, at the points
-    gamma: float = 0.0
-    share: float = 1.0
-    surrogate: LogNormal | None = None  # None where all points are the prior's
-    optimism: float = 0.0
-    log_constant: float = 0.0  # log c
-
-    @property
-    def log_weights(self) -> Array:
-        """ω with Z_γ = Σ_k e^{ω_k} E[L^γ(z_k)] for any γ (eq:PostMeanRatio)."""
-        return -np.log(len(self.z)) - self.log_density
-
-    def log_density_at(self, z: Array) -> Array:
-        """The mixture's log-density relative to the prior's, anywhere."""
-        if self.surrogate is None:
-            return np.zeros(len(z))
-        log_q = log_optimistic(self.surrogate, z, self.gamma, self.optimism)
-        return _log_mixture(log_q, self.log_constant, self.share)
-
-
-def log_optimistic(surrogate: LogNormal, z: Array, gamma: float, optimism: float) -> Array:
-    """log E[L^γ] raised by some standard deviations of log L^γ: high wherever the likelihood may be."""
-    points = surrogate.at(z)
-    spread = np.sqrt(surrogate.log_ratio_diagonal(points, gamma)) / surrogate.inflation
-    return surrogate.log_mean(points, gamma) + optimism * np.minimum(spread, _OPTIMISM_CAP)
-
-
-def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
-    if share == 0.0:
-        return log_q - log_constant
-    return np.logaddexp(np.log1p(-share) + log_q - log_constant, np.log(share))
 
 
 @dataclass(frozen=True)
@@ -103,6 +67,9 @@ class State:
     memory: models.Memory = field(default_factory=models.Memory)
     learned: Learned | None = None
     satisfied: int = 0
+    check: validation.Check | None = None  # under way: the runs that decide whether to believe the surrogate
+    check_error: float = 0.0  # of the log-evidence, as the last check found it
+    surprises: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
     stages: tuple[Stage, ...] = ()
     history: tuple[Record, ...] = ()
     stop: Stop | None = None
@@ -123,6 +90,8 @@ def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
     from_design = min(n, max(state.settings.n_initial - state.next_id, 0))
     if from_design or state.learned is None:
         proposals = _design_points(state, from_design or n)
+    elif state.check is not None:
+        proposals = state.check.proposals(state.next_id, n, len(state.past) + 1)
     else:
         proposals = _chosen_points(state, state.learned, n)
     state = replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals))
@@ -130,20 +99,16 @@ def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
 
 
 def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
-    """Take in finished runs, learn from all runs so far, go on to the next stage or stop."""
+    """Take in finished runs, learn from all runs so far, go on to the next stage, check or stop."""
     told = {e.id for e in evaluations}
     # sorted, so that nothing depends on the order in which runs return
     done = tuple(sorted((*state.evaluations, *evaluations), key=lambda e: e.id))
-    state = replace(state, evaluations=done, pending=tuple(p for p in state.pending if p.id not in told))
-    successes = sum(e.status is Status.OK for e in done)
-    if len(done) >= state.settings.n_initial and successes >= _LEAST_RUNS:
-        surrogate, memory = _fit(state)
-        state = _assess(replace(state, memory=memory), surrogate)
-        while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
-            state = _assess(advance(state), surrogate)
-    if state.satisfied >= _IN_A_ROW:
-        return replace(state, stop=Stop.CONVERGED)
-    if len(done) >= state.settings.max_evaluations:
+    pending = tuple(p for p in state.pending if p.id not in told)
+    surprises = state.surprises + _surprises(state, evaluations)
+    state = replace(state, evaluations=done, pending=pending, surprises=surprises)
+    if len(done) >= state.settings.n_initial and sum(e.status is Status.OK for e in done) >= _LEAST_RUNS:
+        state = _learn(state)
+    if state.stop is None and len(done) >= state.settings.max_evaluations:
         return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
     return state
 
@@ -206,6 +171,53 @@ def _exploration(state: State, surrogate: LogNormal) -> tuple[Target, Array]:
 # --- learning -----------------------------------------------------------------------------------------------
 
 
+def _learn(state: State) -> State:
+    """Fit, assess, and go as far as the runs so far allow: through stages, to a check, to the end."""
+    if state.check is not None:
+        if not state.check.complete(state.evaluations):
+            return state
+        believed, error = state.check.passed(state.evaluations), state.check.error(state.evaluations)
+        surrogate, memory = _fit(state)
+        state = _assess(replace(state, memory=memory, check=None, satisfied=0), surrogate)
+        return replace(state, satisfied=0, stop=Stop.CONVERGED if believed else None, check_error=error)
+    surrogate, memory = _fit(state)
+    state = _assess(replace(state, memory=memory), surrogate)
+    while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
+        state = _assess(advance(state), surrogate)
+    if state.satisfied < _IN_A_ROW:
+        return state
+    room = state.settings.max_evaluations - len(state.evaluations) - len(state.pending)
+    size = min(state.settings.check_runs, room)
+    if state.settings.check_runs == 0:
+        return replace(state, stop=Stop.CONVERGED)
+    rng = stream(state.seed, "check", len(state.evaluations))
+    check = validation.plan(state.population, surrogate, state.prior, state.settings, state.next_id, size, rng)
+    return replace(state, check=check) if size > 0 else state
+
+
+def _surprises(state: State, evaluations: Sequence[Evaluation]) -> tuple[float, ...]:
+    """Squared z-scores of runs at points that matter, against what was predicted before they were made."""
+    good = [e for e in evaluations if e.status is Status.OK]
+    if state.learned is None or not good:
+        return ()
+    y = np.array([e.log_likelihood for e in good])
+    points = state.learned.surrogate.at(state.prior.to_working(np.array([e.theta for e in good])))
+    best = max(e.log_likelihood for e in (*state.evaluations, *good) if e.status is Status.OK)
+    matters = state.learned.gamma * (best - np.maximum(y, points.mean)) < _RELEVANT_DEPTH
+    z = (y - points.mean) / np.hypot(np.sqrt(points.variance), _SURPRISE_FLOOR)
+    return tuple(float(v) for v in np.minimum(z[matters] ** 2, _SURPRISE_CAP))
+
+
+def _inflation(state: State) -> float:
+    """How much larger than stated the surrogate's errors are: learned from surprises, never below its start."""
+    start = state.settings.inflation
+    recent = state.surprises[-_SURPRISES_KEPT:]
+    if start == 1.0:  # as the paper has it
+        return 1.0
+    learned = np.sqrt((_PRIOR_SURPRISES * start**2 + sum(recent)) / (_PRIOR_SURPRISES + len(recent)))
+    return float(np.clip(learned, start, _MOST_INFLATION))
+
+
 def _fit(state: State) -> tuple[LogNormal, models.Memory]:
     good = [e for e in state.evaluations if e.status is Status.OK]
     z = state.prior.to_working(np.array([e.theta for e in good]))
@@ -213,7 +225,7 @@ def _fit(state: State) -> tuple[LogNormal, models.Memory]:
     noise = np.full(len(y), state.settings.noise_sd**2)
     gamma = state.learned.gamma if state.learned else 1e-6
     surrogate, memory = models.fit(z, y, noise, state.settings.kernel, gamma, state.memory)
-    surrogate = replace(surrogate, cap=state.settings.mean_cap, inflation=state.settings.inflation)
+    surrogate = replace(surrogate, cap=state.settings.mean_cap, inflation=_inflation(state))
     for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
         if e.status is not Status.OK:
             surrogate = surrogate.believe(state.prior.to_working(e.theta[None, :])[0])
@@ -280,10 +292,20 @@ def _screen(state: State, target: Target, points: Points) -> Array:
 
 def advance(state: State) -> State:
     """End the stage: move its population to the tempered posterior just learned, and record what it found."""
-    settings = state.settings
-    population, moved = move_population(state, settings.optimism, settings.prior_share)
-    learned, previous = state.learned, state.stages[-1].log_evidence if state.stages else 0.0
+    settings, learned = state.settings, state.learned
     assert learned is not None
+    previous = state.stages[-1].log_evidence if state.stages else 0.0
+    population, moved = follow(
+        state.population,
+        learned.surrogate,
+        learned.gamma,
+        state.prior,
+        size=settings.population,
+        steps=settings.chain_length,
+        optimism=settings.optimism,
+        share=settings.prior_share,
+        rng=stream(state.seed, "move", len(state.past) + 1),
+    )
     record = Stage(
         gamma=learned.gamma,
         evaluations=len(state.evaluations) - sum(s.evaluations for s in state.stages),
@@ -302,33 +324,3 @@ def advance(state: State) -> State:
         stages=(*state.stages, record),
         satisfied=0,
     )
-
-
-def move_population(state: State, optimism: float, share: float) -> tuple[Population, particles.Moved]:
-    """Resample the population by its weights, move it by Markov chains, and add fresh points of the prior."""
-    learned, old, prior = state.learned, state.population, state.prior
-    assert learned is not None
-    surrogate, gamma = learned.surrogate, learned.gamma
-    rng = stream(state.seed, "move", len(state.past) + 1)
-
-    def log_q(z: Array) -> Array:
-        return log_optimistic(surrogate, z, gamma, optimism)
-
-    at_old = log_q(old.z)
-    _, weights = evidence.normalise(at_old + old.log_weights)
-    n_prior = round(share * state.settings.population)
-    start = old.z[evidence.systematic_resample(weights, state.settings.population - n_prior, rng)]
-    moved = particles.move(start, log_q, prior.log_density_working, state.settings.chain_length, rng)
-    log_constant = evidence.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
-    fresh = prior.to_working(prior.sample(n_prior, rng, "sobol"))
-    at_new = np.concatenate([moved.log_likelihood, log_q(fresh)])
-    population = Population(
-        np.vstack([moved.z, fresh]),
-        _log_mixture(at_new, log_constant, share),
-        gamma,
-        share,
-        surrogate,
-        optimism,
-        log_constant,
-    )
-    return population, moved

@@ -1,6 +1,6 @@
 """Importance sampling of a surrogate's posterior from a density fitted to draws of it.
 
-The draws' marginals are mapped to normal ones, a Gaussian mixture is fitted there, and a share of the prior is mixed
+The draws' marginals are mapped to normal ones, Gaussian mixtures are fitted there, and a share of the prior is mixed
 in, so that no region of the prior goes unseen and no weight is unbounded where the fit is poor.
 """
 
@@ -12,14 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, special
+from scipy.sparse import csgraph
 
-from tbq.types import Array
+from tbq.evidence import systematic_resample
+from tbq.types import Array, IntArray
 
 _COMPONENTS = (1, 2, 4, 8, 16, 32)
 _KNOTS = 33
 _SPREAD_SHARE = 0.1  # of each marginal map that is uniform over the prior's range
 _INFLATION = 1.15  # of the mixture's standard deviations: heavier than the target, rather than lighter
 _FIT_DRAWS = 4000
+_BINS = 8  # per coordinate, of the estimate of mutual information
+_DEPENDENT = 0.03  # nats of it that make two coordinates dependent
 PRIOR_SHARE = 0.1
 
 
@@ -42,26 +46,44 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """A Gaussian mixture in normal coordinates, as a density of working coordinates."""
+class Block:
+    """A Gaussian mixture of some coordinates, in normal coordinates."""
 
-    margins: tuple[Margin, ...]
+    columns: IntArray
     weights: Array
     means: Array
     factors: Array  # Cholesky factors of the covariances, (K, d, d)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        edges = np.cumsum(self.weights)
-        component = np.searchsorted(edges / edges[-1], (rng.random() + np.arange(n)) / n)
-        component = np.minimum(component, len(self.weights) - 1)
-        noise = rng.standard_normal((n, len(self.margins)))
-        y = self.means[component] + np.einsum("nij,nj->ni", self.factors[component], noise)
+        component = rng.permutation(systematic_resample(self.weights, n, rng))
+        noise = rng.standard_normal((n, len(self.columns)))
+        return self.means[component] + np.einsum("nij,nj->ni", self.factors[component], noise)
+
+    def log_density(self, y: Array) -> Array:
+        parts = []
+        for weight, mean, factor in zip(self.weights, self.means, self.factors, strict=True):
+            white = linalg.solve_triangular(factor, (y[:, self.columns] - mean).T, lower=True, check_finite=False)
+            parts.append(np.log(weight + 1e-300) - 0.5 * np.sum(white**2, axis=0) - np.log(np.diag(factor)).sum())
+        return np.asarray(special.logsumexp(parts, axis=0)) - 0.5 * len(self.columns) * np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Independent blocks of mixtures in normal coordinates, as a density of working coordinates."""
+
+    margins: tuple[Margin, ...]
+    blocks: tuple[Block, ...]
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        y = np.empty((n, len(self.margins)))
+        for block in self.blocks:
+            y[:, block.columns] = block.sample(n, rng)
         return np.column_stack([m.from_normal(y[:, i]) for i, m in enumerate(self.margins)])
 
     def log_density(self, z: Array) -> Array:
         mapped = [m.to_normal(z[:, i]) for i, m in enumerate(self.margins)]
-        y, slopes = np.column_stack([a for a, _ in mapped]), np.sum([b for _, b in mapped], axis=0)
-        return _log_mixture(y, self.weights, self.means, self.factors) + slopes
+        y = np.column_stack([a for a, _ in mapped])
+        return np.sum([b for _, b in mapped] + [block.log_density(y) for block in self.blocks], axis=0)
 
 
 @dataclass(frozen=True)
@@ -73,29 +95,52 @@ class Draws:
 
 
 def fit_mixture(z: Array, low: Array, high: Array, rng: np.random.Generator) -> Mixture:
-    """A mixture close to the density that ``z`` was drawn from; its size is chosen by the draws left out."""
-    from sklearn.mixture import GaussianMixture
+    """A density close to the one that ``z`` was drawn from.
 
+    Coordinates that depend on each other share a mixture, whose size is chosen by the draws left out; in ten
+    dimensions one mixture for all would need more draws than there are.
+    """
     z = np.unique(z, axis=0)  # copies from resampling would make every extra component look good
     z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
     margins = tuple(_margin(column, a, b) for column, a, b in zip(z.T, low, high, strict=True))
     y = np.column_stack([m.to_normal(z[:, i])[0] for i, m in enumerate(margins)])
-    half = len(y) // 2
+    return Mixture(margins, tuple(_fit_block(y, columns) for columns in dependent_blocks(y)))
+
+
+def dependent_blocks(y: Array) -> list[IntArray]:
+    """Groups of coordinates connected by mutual information, estimated on a grid of quantiles."""
+    n, d = y.shape
+    bins = _BINS if n >= 4 * _BINS**2 else 2
+    cell = np.minimum(np.argsort(np.argsort(y, axis=0), axis=0) * bins // n, bins - 1)
+    information = np.zeros((d, d))
+    for i in range(d):
+        for j in range(i):
+            share = np.bincount(cell[:, i] * bins + cell[:, j], minlength=bins**2) / n
+            seen = share[share > 0]
+            information[i, j] = np.sum(seen * np.log(seen * bins**2)) - (bins - 1) ** 2 / (2 * n)  # less its bias
+    _, label = csgraph.connected_components(information > _DEPENDENT, directed=False)
+    return [np.flatnonzero(label == k) for k in range(label.max() + 1)]
+
+
+def _fit_block(y: Array, columns: IntArray) -> Block:
+    from sklearn.mixture import GaussianMixture
+
+    part, half, d = y[:, columns], len(y) // 2, len(columns)
     best, best_score = None, -np.inf
     for k in _COMPONENTS:
-        if k * (y.shape[1] + 2) > half:
+        if k * (d + 2) > half:
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a fit that has not fully converged is as good a proposal
-            fitted = GaussianMixture(k, reg_covar=1e-3, max_iter=60, random_state=0).fit(y[:half])
-        score = float(fitted.score(y[half:]))
+            fitted = GaussianMixture(k, reg_covar=1e-3, max_iter=60, random_state=0).fit(part[:half])
+        score = float(fitted.score(part[half:]))
         if score < best_score + 0.005:
             break
         best, best_score = fitted, score
     if best is None:  # fewer draws than one component needs
-        return Mixture(margins, np.ones(1), np.zeros((1, z.shape[1])), np.eye(z.shape[1])[None])
+        return Block(columns, np.ones(1), np.zeros((1, d)), np.eye(d)[None])
     factors = np.array([linalg.cholesky(c, lower=True) for c in best.covariances_])
-    return Mixture(margins, best.weights_, best.means_, _INFLATION * factors)
+    return Block(columns, best.weights_, best.means_, _INFLATION * factors)
 
 
 def sample(
@@ -122,13 +167,3 @@ def _margin(x: Array, low: float, high: float) -> Margin:
     mass = (1.0 - _SPREAD_SHARE) * counts + _SPREAD_SHARE * np.diff(knots) / (high - low)
     levels = np.concatenate([[0.0], np.cumsum(mass)])
     return Margin(knots, levels / levels[-1])
-
-
-def _log_mixture(y: Array, weights: Array, means: Array, factors: Array) -> Array:
-    d = y.shape[1]
-    parts = []
-    for weight, mean, factor in zip(weights, means, factors, strict=True):
-        white = linalg.solve_triangular(factor, (y - mean).T, lower=True, check_finite=False)
-        log_det = np.log(np.diag(factor)).sum()
-        parts.append(np.log(weight + 1e-300) - 0.5 * np.sum(white**2, axis=0) - log_det)
-    return np.asarray(special.logsumexp(parts, axis=0)) - 0.5 * d * np.log(2.0 * np.pi)

@@ -33,10 +33,11 @@ class ErrorBudget:
     surrogate: float  # what the surrogate does not know of the likelihood
     hyperparameters: float  # what is not known of the surrogate itself
     monte_carlo: float  # what the quadrature misses
+    check: float = 0.0  # what the last check runs found the surrogate to be off by
 
     @property
     def total(self) -> float:
-        return float(np.sqrt(self.surrogate**2 + self.hyperparameters**2 + self.monte_carlo**2))
+        return float(np.sqrt(self.surrogate**2 + self.hyperparameters**2 + self.monte_carlo**2 + self.check**2))
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class Result:
             f"log evidence   {self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
             f"evidence       {self.evidence:.4e}, coefficient of variation {100 * self.evidence_cov:.1f} %",
             f"error parts    surrogate {e.surrogate:.4f}, hyperparameters {e.hyperparameters:.4f}, "
-            f"Monte Carlo {e.monte_carlo:.4f}",
+            f"Monte Carlo {e.monte_carlo:.4f}" + (f", check runs {e.check:.4f}" if e.check else ""),
             f"surrogate      {self.surrogate.description}",
             "",
         ]

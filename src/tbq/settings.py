@@ -31,6 +31,7 @@ class Settings:
     population: int
     chain_length: int
     max_evaluations: int
+    check_runs: int  # fresh runs that must agree with the surrogate before the end
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
     bound_factor: float = 10.0  # the upper bound must come below this many ε before the exact value is looked at
     freeze_cov: float = 0.0  # γ stays once the coefficient of variation was below this; 0 re-chooses it always
@@ -87,6 +88,7 @@ def resolve(
         n_initial=n_initial,
         population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11),
         chain_length=_positive("chain_length", chain_length, 20),
+        check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
         max_evaluations=_positive("max_evaluations", max_evaluations, max(n_initial, 100 + 50 * dim)),
         **advanced,
     )

@@ -1,0 +1,98 @@
+"""A check before the end: fresh runs where the posterior is said to be, compared with what is expected there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbq.evaluation import Evaluation, Proposal, Status
+from tbq.lognormal import LogNormal
+from tbq.population import Population, follow
+from tbq.prior import Prior
+from tbq.settings import Settings
+from tbq.types import Array
+
+_TOLERANCE = 0.2  # nats: root mean square of the residuals that matter
+_CLIP = 3.0  # nats: one wild residual is one wild residual
+_LOWEST = 0.05  # share of the posterior below which a log-likelihood does not matter
+_CROWD = 20  # candidates of which the most uncertain one is run
+
+
+@dataclass(frozen=True)
+class Check:
+    """Points to run and the log-likelihoods expected of them."""
+
+    first_id: int
+    theta: Array
+    expected: Array
+    threshold: float  # log-likelihood below which a point does not matter
+
+    def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
+        """The next points that have not been proposed yet; none when all are out."""
+        start = next_id - self.first_id
+        return [
+            Proposal(self.first_id + i, self.theta[i], stage, "check", np.nan)
+            for i in range(start, min(start + n, len(self.theta)))
+        ]
+
+    def complete(self, evaluations: Sequence[Evaluation]) -> bool:
+        return len(self._mine(evaluations)) == len(self.theta)
+
+    def passed(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Whether the residuals that matter are small."""
+        residuals = self.residuals(evaluations)
+        return len(residuals) > 0 and float(np.sqrt(np.mean(residuals**2))) < _TOLERANCE
+
+    def error(self, evaluations: Sequence[Evaluation]) -> float:
+        """What they say of the evidence: the standard error of their mean."""
+        residuals = self.residuals(evaluations)
+        return float(np.sqrt(np.sum(residuals**2)) / max(len(residuals), 1))
+
+    def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
+        """Found less expected, where it matters; a run that failed says nothing."""
+        mine = [e for e in self._mine(evaluations) if e.status is Status.OK]
+        got = np.array([e.log_likelihood for e in mine])
+        expected = self.expected[[e.id - self.first_id for e in mine]]
+        matters = np.maximum(got, expected) > self.threshold
+        return np.asarray(np.clip(got - expected, -_CLIP, _CLIP)[matters])
+
+    def _mine(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+        return [e for e in evaluations if self.first_id <= e.id < self.first_id + len(self.theta)]
+
+
+def plan(
+    population: Population,
+    surrogate: LogNormal,
+    prior: Prior,
+    settings: Settings,
+    first_id: int,
+    n: int,
+    rng: np.random.Generator,
+) -> Check:
+    """Half of the points are posterior draws; the others are the most uncertain of the optimistic population."""
+    posterior, _ = follow(
+        population,
+        surrogate,
+        1.0,
+        prior,
+        size=settings.population,
+        steps=settings.chain_length,
+        optimism=0.0,
+        share=0.0,
+        rng=rng,
+    )
+    points = list(posterior.z[rng.choice(len(posterior.z), (n + 1) // 2, replace=False)])
+    moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
+    believing = surrogate
+    for z in points:
+        believing = believing.believe(z)
+    while len(points) < n:
+        crowd = moved[rng.choice(len(moved), _CROWD, replace=False)]
+        points.append(crowd[int(np.argmax(believing.at(crowd).variance))])
+        believing = believing.believe(points[-1])
+    z = np.array(points)
+    draws = surrogate.at(posterior.z).mean
+    threshold = float(np.quantile(draws, _LOWEST))
+    return Check(first_id, prior.from_working(z), surrogate.at(z).mean, threshold)
