@@ -155,7 +155,7 @@ def run(case: Case, seed: int) -> Run:
     options = {**PAPER_SETTINGS[case.problem], **AS_PRINTED} if case.setting == "paper" else {}
     settings = resolve(problem.prior.dim, algorithm=case.algorithm, acquisition=case.acquisition, **options)  # type: ignore[arg-type]
     start = time.perf_counter()
-    state, asking = _drive(problem, settings, seed)
+    state, asking = drive(problem, settings, seed)
     result = conclude.result(state)
     seconds = time.perf_counter() - start
     log_evidence = _printed_estimate(state) if case.setting == "paper" else result.log_evidence
@@ -175,7 +175,7 @@ def run(case: Case, seed: int) -> Run:
     )
 
 
-def _drive(problem: Problem, settings: Settings, seed: int) -> tuple[engine.State, float]:
+def drive(problem: Problem, settings: Settings, seed: int) -> tuple[engine.State, float]:
     """Run the engine to its end; returns also the seconds spent choosing points."""
     state, asking = engine.init(problem.prior, settings, seed), 0.0
     while state.stop is None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tbq.errors import ArgumentError, MissingDependencyError
+from tbq.evaluation import Evaluation
+from tbq.lognormal import LogNormal
+from tbq.prior import Prior
 from tbq.problems import Problem
 from tbq.result import Result
 from tbq.types import Array
@@ -29,12 +33,26 @@ def posterior_density(result: Result, axes: Axes, *, title: str | None = None) -
     """Mean posterior density of two parameters with the runs on it: squares the first design, dots the rest."""
     grid, x, y = _grid(result)
     _density(axes, x, y, np.exp(result.log_density(grid)), result.prior.names)
-    theta = np.array([e.theta for e in result.evaluations])
-    first = np.array([e.origin == "initial" for e in result.evaluations])
-    style = {"edgecolors": "black", "linewidths": 0.6, "zorder": 3}
-    axes.scatter(*theta[first].T, marker="s", s=18, c="white", label="initial design", **style)
-    axes.scatter(*theta[~first].T, marker="o", s=18, c="#E69F00", label="chosen runs", **style)
+    initial = [e for e in result.evaluations if e.origin == "initial"]
+    runs(initial, [e for e in result.evaluations if e.origin != "initial"], axes)
     axes.set_title(title or f"{result.n_evaluations} runs, evidence {result.evidence:.4g}")
+    return axes
+
+
+def runs(initial: Sequence[Evaluation], chosen: Sequence[Evaluation], axes: Axes) -> Axes:
+    """Where the likelihood was run: white squares the first design, orange dots the points chosen."""
+    style = {"s": 18, "edgecolors": "black", "linewidths": 0.6, "zorder": 3}
+    for evaluations, marker, colour in ((initial, "s", "white"), (chosen, "o", "#E69F00")):
+        if evaluations:
+            axes.scatter(*np.array([e.theta for e in evaluations]).T, marker=marker, c=colour, **style)
+    return axes
+
+
+def tempered_density(prior: Prior, surrogate: LogNormal, gamma: float, axes: Axes) -> Axes:
+    """The density proportional to E[L^γ] p of two parameters, normalised to a maximum of one."""
+    grid, x, y = _mesh(*_limits(prior.sample(4000, 0)))
+    value = surrogate.log_mean(surrogate.at(prior.to_working(grid)), gamma) + prior.log_density(grid)
+    _density(axes, x, y, np.exp(value - value.max()), prior.names)
     return axes
 
 

@@ -1,0 +1,101 @@
+"""Figures like the paper's, into docs/figures.
+
+Run: python benchmarks/figures.py [bq] [tbq] [pairs]
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tbq
+from tbq import bench, conclude, engine, plots
+from tbq.acquisition import ENSEMBLE
+from tbq.settings import resolve
+from tbq.tmcmc import tmcmc
+from tbq.types import Array
+
+FOLDER = Path("docs/figures")
+SEED = 0
+
+
+def bayesian_quadrature(name: str) -> None:
+    """Posterior, training points, calls and evidence of BQ with each acquisition function (the paper's BQU1–BQU4)."""
+    problem = tbq.problems.get(name)
+    figure, axes = plots.pyplot().subplots(1, 5, figsize=(21, 4), layout="constrained", sharex=True, sharey=True)
+    plots.exact_density(problem, axes[0])
+    for axis, acquisition in zip(axes[1:], ENSEMBLE, strict=True):
+        options = {**bench.PAPER_SETTINGS[name], **bench.AS_PRINTED}
+        settings = resolve(2, algorithm="bq", acquisition=acquisition, **options)
+        result = conclude.result(bench.drive(problem, settings, SEED)[0])
+        title = f"BQ-{acquisition.upper()}: {result.n_evaluations} runs, evidence {result.evidence:.4g}"
+        plots.posterior_density(result, axis, title=title)
+    _save(figure, f"bq_{name}")
+
+
+def stages(name: str) -> None:
+    """The tempered posteriors of a default run with the training points that each stage added (TBQU1–TBQU4)."""
+    problem = tbq.problems.get(name)
+    settings = resolve(2)
+    state, _ = bench.drive(problem, settings, SEED)
+    populations = [*state.past[1:], state.population, engine.advance(state).population]
+    records = engine.advance(state).stages
+    count = len(records)
+    figure, axes = plots.pyplot().subplots(1, count, figsize=(4.6 * count, 4), layout="constrained", squeeze=False)
+    total = 0
+    for axis, record, population, number in zip(
+        axes[0], records, populations[-count:], range(1, count + 1), strict=True
+    ):
+        total += record.evaluations
+        assert population.surrogate is not None
+        plots.tempered_density(problem.prior, population.surrogate, record.gamma, axis)
+        mine = [e for e in state.evaluations if e.stage == number]
+        first = [e for e in state.evaluations if e.stage == 0] if number == 1 else []
+        plots.runs(first, mine, axis)
+        axis.set_title(f"γ = {record.gamma:.3f}, {total} runs, evidence {np.exp(record.log_evidence):.4g}")
+    _save(figure, f"tbq_{name}")
+
+
+def pairs(name: str, columns: list[tuple[int, int]]) -> None:
+    """Pairwise marginals of a default run beside a reference sample (TenDPost, ThreeDOFPost)."""
+    problem = tbq.problems.get(name)
+    result = tbq.infer(problem.log_likelihood, problem.prior, seed=SEED)
+    reference = tmcmc(problem.log_likelihood, problem.prior, population=20_000, vectorized=True, seed=SEED)
+    figure, axes = plots.pyplot().subplots(2, len(columns), figsize=(4.2 * len(columns), 7.6), layout="constrained")
+    titles = (
+        f"TBQ-PEUR, {result.n_evaluations} runs, evidence {result.evidence:.4g}",
+        f"TMCMC, {reference.n_evaluations} runs; exact evidence {problem.reference.evidence:.4g}",
+    )
+    for row, draws, title in zip(axes, (result.samples, reference.samples), titles, strict=True):
+        for axis, pair in zip(row, columns, strict=True):
+            _pair(axis, draws, pair, reference.samples, problem.prior.names)
+        row[0].set_title(title, loc="left")
+    _save(figure, f"{name}_pairs")
+
+
+def _pair(axis: Any, draws: Array, pair: tuple[int, int], reference: Array, names: tuple[str, ...]) -> None:
+    limits = [np.quantile(reference[:, i], [0.0005, 0.9995]) for i in pair]
+    pads = [0.08 * (b - a) for a, b in limits]
+    box = [(a - p, b + p) for (a, b), p in zip(limits, pads, strict=True)]
+    axis.hist2d(draws[:, pair[0]], draws[:, pair[1]], bins=60, range=box, cmap="cividis")
+    axis.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
+
+
+def _save(figure: Any, name: str) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FOLDER / f"{name}.png", dpi=80)
+    plots.pyplot().close(figure)
+    print(FOLDER / f"{name}.png", flush=True)
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["bq", "tbq", "pairs"]
+    for plane in ("u1", "u2", "u3", "u4"):
+        if "bq" in wanted:
+            bayesian_quadrature(plane)
+        if "tbq" in wanted:
+            stages(plane)
+    if "pairs" in wanted:
+        pairs("dof3", [(0, 1), (0, 2), (1, 2)])
+        pairs("ten", [(0, 1), (2, 3), (4, 5), (6, 7)])
