@@ -12,7 +12,7 @@ import numpy as np
 from tbq import bench, conclude, problems
 from tbq.settings import resolve
 
-PAPER = {"u3": bench.PAPER_SETTINGS["u3"], "u4": bench.PAPER_SETTINGS["u4"]}
+PROBLEMS = ("u3", "u4")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper settings, PLUR": ("paper", {"acquisition": "plur"}),
     "paper settings, PLUR, search weighted by the last stage": (
@@ -32,7 +32,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def measure(problem_name: str, base: str, options: dict[str, Any], seeds: range) -> str:
     problem = problems.get(problem_name)
-    settings = resolve(2, **{**(PAPER[problem_name] | bench.AS_PRINTED if base == "paper" else {}), **options})
+    base_options = bench.printed_settings(problem_name, "tbq") if base == "paper" else {}
+    settings = resolve(2, **{**base_options, **options})
     calls, errors, z = [], [], []
     for seed in seeds:
         result = conclude.result(bench.drive(problem, settings, seed)[0])
@@ -45,7 +46,7 @@ def measure(problem_name: str, base: str, options: dict[str, Any], seeds: range)
 
 
 def main(n: int = 10) -> None:
-    head = " | ".join(f"{p}: calls | error | > 10 % off | rms z" for p in PAPER)
+    head = " | ".join(f"{p}: calls | error | > 10 % off | rms z" for p in PROBLEMS)
     lines = [
         "# Choices, measured",
         "",
@@ -54,10 +55,10 @@ def main(n: int = 10) -> None:
         "final estimator.",
         "",
         f"| variant | {head} |",
-        "|" + "---|" * (1 + 4 * len(PAPER)),
+        "|" + "---|" * (1 + 4 * len(PROBLEMS)),
     ]
     for name, (base, options) in VARIANTS.items():
-        row = f"| {name} | " + " | ".join(measure(p, base, options, range(n)) for p in PAPER) + " |"
+        row = f"| {name} | " + " | ".join(measure(p, base, options, range(n)) for p in PROBLEMS) + " |"
         print(row, flush=True)
         lines.append(row)
     Path("docs/benchmarks/choices.md").write_text("\n".join(lines) + "\n")

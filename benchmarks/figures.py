@@ -1,8 +1,9 @@
 """Figures like the paper's, into docs/figures.
 
-Run: python benchmarks/figures.py [bq] [tbq] [pairs]
+Run: python benchmarks/figures.py [bq] [tbq] [readme] [pairs]
 """
 
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,11 @@ def bayesian_quadrature(name: str) -> None:
     figure, axes = plots.pyplot().subplots(1, 5, figsize=(21, 4), layout="constrained", sharex=True, sharey=True)
     plots.exact_density(problem, axes[0])
     for axis, acquisition in zip(axes[1:], ENSEMBLE, strict=True):
-        options = {**bench.PAPER_SETTINGS[name], **bench.AS_PRINTED}
-        settings = resolve(2, algorithm="bq", acquisition=acquisition, **options)
+        settings = resolve(2, algorithm="bq", acquisition=acquisition, **bench.printed_settings(name, "bq"))
         result = conclude.result(bench.drive(problem, settings, SEED)[0])
         title = f"BQ-{acquisition.upper()}: {result.n_evaluations} runs, evidence {result.evidence:.4g}"
         plots.posterior_density(result, axis, title=title)
+        axis.set_ylabel("")
     _save(figure, f"bq_{name}")
 
 
@@ -74,6 +75,15 @@ def pairs(name: str, columns: list[tuple[int, int]]) -> None:
     _save(figure, f"{name}_pairs")
 
 
+def readme() -> None:
+    """The picture of the README's example."""
+    result = runpy.run_path("examples/readme.py")["result"]
+    figure, axes = plots.pyplot().subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    plots.posterior_density(result, axes[0])
+    plots.convergence(result, axes[1])
+    _save(figure, "readme")
+
+
 def _pair(axis: Any, draws: Array, pair: tuple[int, int], reference: Array, names: tuple[str, ...]) -> None:
     limits = [np.quantile(reference[:, i], [0.0005, 0.9995]) for i in pair]
     pads = [0.08 * (b - a) for a, b in limits]
@@ -90,12 +100,14 @@ def _save(figure: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["bq", "tbq", "pairs"]
+    wanted = sys.argv[1:] or ["bq", "tbq", "readme", "pairs"]
     for plane in ("u1", "u2", "u3", "u4"):
         if "bq" in wanted:
             bayesian_quadrature(plane)
         if "tbq" in wanted:
             stages(plane)
+    if "readme" in wanted:
+        readme()
     if "pairs" in wanted:
         pairs("dof3", [(0, 1), (0, 2), (1, 2)])
         pairs("ten", [(0, 1), (2, 3), (4, 5), (6, 7)])

@@ -65,6 +65,20 @@ def density_error(result: Result, axes: Axes, *, title: str | None = None) -> Ax
     return axes
 
 
+def convergence(result: Result, axes: Axes) -> Axes:
+    """The final stage's evidence against the number of runs, with one standard deviation of the surrogate's error."""
+    records = [r for r in result.history if r.gamma == 1.0]
+    n = np.array([r.n_evaluations for r in records])
+    log_evidence = np.array([r.log_evidence for r in records])
+    sd = np.sqrt(np.log1p(np.minimum([r.cov for r in records], 1e3) ** 2))
+    axes.fill_between(n, log_evidence - sd, log_evidence + sd, color="#56B4E9", alpha=0.4, lw=0, label="± 1 sd then")
+    axes.plot(n, log_evidence, color="#0072B2", lw=1.5)
+    axes.axhline(result.log_evidence, color="black", lw=1, ls="--", label="final")
+    axes.set(xlabel="runs", ylabel="log evidence", title="convergence, once γ reached 1")
+    axes.legend(frameon=False)
+    return axes
+
+
 def exact_density(problem: Problem, axes: Axes, *, title: str | None = None) -> Axes:
     """Exact posterior density of a benchmark problem with two parameters."""
     low, high = _limits(problem.prior.sample(4000, 0))
@@ -85,11 +99,15 @@ def _density(axes: Axes, x: Array, y: Array, density: Array, names: tuple[str, .
 def _grid(result: Result) -> tuple[Array, Array, Array]:
     if result.prior.dim != 2:
         raise ArgumentError(f"this picture needs two parameters; the result has {result.prior.dim}")
-    return _mesh(*_limits(result.prior.sample(4000, 0)))
+    low, high = _limits(result.prior.sample(4000, 0))
+    if len(result.samples):  # the posterior with some of what surrounds it
+        first, last = _limits(result.samples)
+        low, high = np.maximum(low, 1.5 * first - 0.5 * last), np.minimum(high, 1.5 * last - 0.5 * first)
+    return _mesh(low, high)
 
 
 def _limits(draws: Array) -> tuple[Array, Array]:
-    return np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
+    return np.quantile(draws, 0.002, axis=0), np.quantile(draws, 0.998, axis=0)
 
 
 def _mesh(low: Array, high: Array) -> tuple[Array, Array, Array]:
