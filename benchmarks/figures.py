@@ -68,7 +68,7 @@ def pairs(name: str, columns: list[tuple[int, int]]) -> None:
         f"TBQ-PEUR, {result.n_evaluations} runs, evidence {result.evidence:.4g}",
         f"TMCMC, {reference.n_evaluations} runs; exact evidence {problem.reference.evidence:.4g}",
     )
-    for row, draws, title in zip(axes, (result.samples, reference.samples), titles, strict=True):
+    for row, draws, title in zip(axes, (result.sample(20_000, seed=SEED), reference.samples), titles, strict=True):
         for axis, pair in zip(row, columns, strict=True):
             _pair(axis, draws, pair, reference.samples, problem.prior.names)
         row[0].set_title(title, loc="left")
