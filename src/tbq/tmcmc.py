@@ -60,7 +60,7 @@ def tmcmc(
     *,
     population: int = 2000,
     temper_cov: float = 1.0,
-    chain_length: int = 5,
+    chain_length: int = 20,
     executor: Executor | None = None,
     vectorized: bool = False,
     seed: int | None = None,
@@ -68,7 +68,8 @@ def tmcmc(
     """Sample the posterior with the log-likelihood itself: many thousand calls, no surrogate.
 
     Each stage weighs the population towards the next tempered posterior, resamples it and moves every point by
-    ``chain_length`` Metropolis steps. Raises :class:`TbqError` where a population collapses.
+    ``chain_length`` Metropolis steps; with few steps a stage inherits the errors of the last, and
+    ``log_evidence_sd`` is too small. Raises :class:`TbqError` where a population collapses.
     """
     if population < 10 * (prior.dim + 1):
         raise ArgumentError(f"tmcmc: population must be at least {10 * (prior.dim + 1)}; got {population!r}")
@@ -117,7 +118,8 @@ def tmcmc(
             )
         z, value, gamma = moved.z, moved.log_likelihood / step, step
     log_evidence = float(sum(s.log_ratio for s in stages))
-    sd = _genealogical_sd(ancestors, len(stages))
+    independent = sum(s.log_ratio_sd**2 for s in stages)  # if every stage forgot the one before
+    sd = float(np.sqrt(max(independent, _genealogical_variance(ancestors, len(stages)))))
     return SampledPosterior(log_evidence, sd, prior.from_working(z), tuple(stages), target.calls, target.failures)
 
 
@@ -126,12 +128,11 @@ def _floored(value: Array) -> Array:
     return np.maximum(value, value[np.isfinite(value)].min() - 1e4)
 
 
-def _genealogical_sd(ancestors: IntArray, stages: int) -> float:
-    """Error of the log-evidence from one run, by who descends from whom (Lee and Whiteley 2018).
+def _genealogical_variance(ancestors: IntArray, stages: int) -> float:
+    """Variance of the log-evidence from one run, by who descends from whom (Lee and Whiteley 2018).
 
     Where few of the first points have all the descendants, the estimate rests on few independent lines.
     """
     n = len(ancestors)
     shares = np.bincount(ancestors, minlength=n) / n
-    variance = 1.0 - (n / (n - 1.0)) ** (stages + 1) * (1.0 - float(np.sum(shares**2)))
-    return float(np.sqrt(max(variance, 1.0 / n)))
+    return 1.0 - (n / (n - 1.0)) ** (stages + 1) * (1.0 - float(np.sum(shares**2)))
