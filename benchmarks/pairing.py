@@ -76,8 +76,8 @@ def main(n: int = 10) -> None:
         "The same runs are stopped by either estimate of the evidence's variance; none goes on after the sum over all",
         "pairs has stopped it.",
         "",
-        "| problem | pairing: calls | median error | > 10 % off | largest | all pairs: calls | median error | > 10 % off "
-        "| largest |",
+        "| problem | pairing: calls | median error | > 10 % off | largest | all pairs: calls | median error "
+        "| > 10 % off | largest |",
         "|" + "---|" * 9,
     ]
     for name in ("u1", "u2", "u3", "u4"):
