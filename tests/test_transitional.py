@@ -122,3 +122,47 @@ def test_the_original_interval_width_is_one_of_the_acquisition_functions():
     problem = tbq.problems.get("u2")
     result = tbq.infer(problem.log_likelihood, problem.prior, acquisition="interval", seed=0)
     assert result.evidence == pytest.approx(problem.reference.evidence, rel=0.1)
+
+
+def test_a_flat_likelihood_of_three_parameters_ends():
+    result = tbq.infer(lambda theta: 1.5, BOX, seed=0, population=512)
+    assert result.converged
+    assert result.log_evidence == pytest.approx(1.5, abs=0.02)
+
+
+def test_check_runs_come_before_the_end_and_can_fail():
+    settings = resolve(3, population=512)
+    state = drive(settings)
+    checked = [e for e in state.evaluations if e.origin == "check"]
+    assert len(checked) >= settings.check_runs == 4
+    assert state.stop is tbq.Stop.CONVERGED
+    # a likelihood that jumps after the surrogate was believed: the check notices, and the run goes on
+    calls = []
+
+    def changing(theta):
+        calls.append(theta)
+        return sharp(theta) + (2.0 if len(calls) > len(state.evaluations) - 4 else 0.0)
+
+    other = drive(resolve(3, population=512, max_evaluations=len(state.evaluations) + 6), changing)
+    assert other.stop is tbq.Stop.BUDGET
+
+
+@pytest.mark.parametrize("budget", [13, 30, 31, 32, 33])
+def test_any_budget_and_batch_end_in_a_result(budget):
+    result = tbq.infer(sharp, BOX, seed=0, population=512, max_evaluations=budget, batch_size=4)
+    assert result.n_evaluations <= budget
+    assert np.isfinite(result.log_evidence)
+
+
+def test_a_budget_below_the_initial_design_is_the_initial_design():
+    result = tbq.infer(sharp, BOX, seed=0, max_evaluations=5)
+    assert result.n_evaluations == 5
+    assert np.isfinite(result.log_evidence)
+    assert not result.converged
+
+
+def test_zero_likelihood_is_not_called_converged():
+    half = lambda theta: -np.inf if theta[0] > 0 else sharp(theta / 10)
+    result = tbq.infer(half, BOX, seed=0, population=512)
+    assert not result.converged
+    assert "infeasible" in result.summary()

@@ -179,20 +179,28 @@ def _learn(state: State) -> State:
         believed, error = state.check.passed(state.evaluations), state.check.error(state.evaluations)
         surrogate, memory = _fit(state)
         state = _assess(replace(state, memory=memory, check=None, satisfied=0), surrogate)
-        return replace(state, satisfied=0, stop=Stop.CONVERGED if believed else None, check_error=error)
+        return replace(state, satisfied=0, stop=_met(state) if believed else None, check_error=error)
     surrogate, memory = _fit(state)
     state = _assess(replace(state, memory=memory), surrogate)
     while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
         state = _assess(advance(state), surrogate)
     if state.satisfied < _IN_A_ROW:
         return state
+    if state.settings.check_runs == 0:
+        return replace(state, stop=_met(state))
     room = state.settings.max_evaluations - len(state.evaluations) - len(state.pending)
     size = min(state.settings.check_runs, room)
-    if state.settings.check_runs == 0:
-        return replace(state, stop=Stop.CONVERGED)
+    if size <= 0:
+        return state
     rng = stream(state.seed, "check", len(state.evaluations))
     check = validation.plan(state.population, surrogate, state.prior, state.settings, state.next_id, size, rng)
-    return replace(state, check=check) if size > 0 else state
+    return replace(state, check=check)
+
+
+def _met(state: State) -> Stop:
+    """The tolerance is met; that is not enough where zero likelihood was found, whose border is not modelled."""
+    infeasible = any(e.status is Status.INFEASIBLE for e in state.evaluations)
+    return Stop.INFEASIBLE if infeasible else Stop.CONVERGED
 
 
 def _surprises(state: State, evaluations: Sequence[Evaluation]) -> tuple[float, ...]:

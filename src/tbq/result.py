@@ -21,6 +21,7 @@ class Stop(Enum):
     """Why a run ended, as the sentence that the user reads."""
 
     CONVERGED = "The evidence's coefficient of variation met the tolerance twice in a row."
+    INFEASIBLE = "The tolerance was met, but zero likelihood was found and its border is not modelled."
     BUDGET = "The budget of evaluations was used up before the tolerance was met."
     NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
     UNFINISHED = "The run is not finished."

@@ -79,17 +79,18 @@ def resolve(
     _one_of("search", search, ["pool", "continuous", "auto"])
     _one_of("kernel", kernel, ["se", "matern52", "additive", "auto"])
     n_initial = _positive("n_initial", n_initial, max(12, 2 * dim))
+    max_evaluations = _positive("max_evaluations", max_evaluations, max(n_initial, 100 + 50 * dim))
     return Settings(
         acquisition=acquisition,
         climb=search == "continuous" or (search == "auto" and dim <= _CLIMB_UP_TO),
         kernel=kernel,
         tolerance=_tolerance(tolerance),
         temper_cov=np.inf if algorithm == "bq" else _number("temper_cov", temper_cov),
-        n_initial=n_initial,
+        n_initial=min(n_initial, max_evaluations),
         population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11),
         chain_length=_positive("chain_length", chain_length, 20),
         check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
-        max_evaluations=_positive("max_evaluations", max_evaluations, max(n_initial, 100 + 50 * dim)),
+        max_evaluations=max_evaluations,
         **advanced,
     )
 

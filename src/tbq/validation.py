@@ -17,6 +17,7 @@ from tbq.types import Array
 _TOLERANCE = 0.2  # nats: root mean square of the residuals that matter
 _CLIP = 3.0  # nats: one wild residual is one wild residual
 _LOWEST = 0.05  # share of the posterior below which a log-likelihood does not matter
+_SAME = 0.01  # nats: where the log-likelihood is flat, all of it matters
 _CROWD = 20  # candidates of which the most uncertain one is run
 
 
@@ -55,7 +56,7 @@ class Check:
         mine = [e for e in self._mine(evaluations) if e.status is Status.OK]
         got = np.array([e.log_likelihood for e in mine])
         expected = self.expected[[e.id - self.first_id for e in mine]]
-        matters = np.maximum(got, expected) > self.threshold
+        matters = np.maximum(got, expected) > self.threshold - _SAME
         return np.asarray(np.clip(got - expected, -_CLIP, _CLIP)[matters])
 
     def _mine(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
