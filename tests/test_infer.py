@@ -189,7 +189,10 @@ def test_a_worker_that_dies_is_lost_not_fatal():
         ({"tolerance": 4}, "tolerance must be a number between 0 and 1"),
         ({"n_initial": 0}, "n_initial must be a whole number of at least 1; got 0"),
         ({"population": 2.5}, "population must be a whole number"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
+        ({"population": 10}, "population must be a whole number of at least 96; got 10"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, or None; got -1"),
+        ({"tolerance": [0.1, 0.2, 0.3]}, "tolerance must be a number between 0 and 1"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):

@@ -171,3 +171,12 @@ def test_unattainable_correlations_are_refused():
 def test_wrong_theta_shape_is_named():
     with pytest.raises(tbq.TbqError, match=r"shape \(1,\) or \(n, 1\); got \(3,\)"):
         tbq.Prior({"a": stats.norm()}).log_density([1.0, 2.0, 3.0])
+
+
+def test_small_constraint_regions_do_not_blow_up():
+    prior = tbq.Prior(
+        {name: stats.uniform(0, 1) for name in "abcde"}, constraint=lambda theta: bool(np.all(np.diff(theta) > 0))
+    )
+    assert prior.constraint_mass == pytest.approx(1 / 120, rel=0.1)
+    assert prior.sample(12, seed=0, method="lhs").shape == (12, 5)
+    assert 0.03 < prior.constraint_mass_error < 0.06

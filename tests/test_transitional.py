@@ -67,7 +67,7 @@ def test_every_population_integrates_the_prior_to_one(state):
 
 def test_importance_sampling_and_mbar_agree(state):
     surrogate = state.learned.surrogate
-    posterior = conclude._posterior(state, surrogate)
+    posterior, _ = conclude._posterior(state, surrogate)
     values = []
     for rule in (
         conclude._importance_rule(state, posterior.z, surrogate),
@@ -166,3 +166,19 @@ def test_zero_likelihood_is_not_called_converged():
     result = tbq.infer(half, BOX, seed=0, population=512)
     assert not result.converged
     assert "infeasible" in result.summary()
+    assert result.errors.failures > 0.1
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+def test_exploration_points_come_one_in_five_whatever_the_batch(batch, monkeypatch):
+    problem = tbq.problems.get("u3")
+    explored, explore = [], engine._exploration
+    monkeypatch.setattr(
+        engine, "_exploration", lambda state, s, number: explored.append(number) or explore(state, s, number)
+    )
+    settings = resolve(2, population=512, max_evaluations=32, tolerance=1e-4)
+    state = engine.init(problem.prior, settings, 0)
+    while state.stop is None:
+        state, proposals = engine.ask(state, 12 if not state.evaluations else batch)
+        state = engine.tell(state, [judge(p, problem.log_likelihood(p.theta)) for p in proposals])
+    assert explored == [15, 20, 25, 30]

@@ -121,3 +121,10 @@ def test_wrong_arguments_are_named():
         tbq.integrate(gaussian, SQUARE, kernel="rbf")
     with pytest.raises(tbq.TbqError, match="one finite number; got array"):
         tbq.integrate(lambda t: np.nan, SQUARE, seed=0)
+
+
+def test_a_constant_and_a_learned_prior():
+    assert tbq.integrate(lambda t: 3.0, SQUARE, seed=0, max_evaluations=12).mean == pytest.approx(3.0, rel=1e-6)
+    posterior = tbq.infer(lambda t: -0.5 * ((t[0] - 0.3) / 0.1) ** 2, SQUARE, seed=0).as_prior()
+    learned = tbq.integrate(lambda t: t[0], posterior, seed=0, max_evaluations=20)
+    assert learned.mean == pytest.approx(0.3, abs=0.02)

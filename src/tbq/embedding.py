@@ -125,7 +125,7 @@ Measure = ProductMeasure | SampledMeasure
 
 def measure_of(prior: Prior) -> Measure:
     """The prior's measure in working coordinates, with closed forms where they exist."""
-    if prior.copula is not None or prior.constraint is not None:
+    if type(prior) is not Prior or prior.copula is not None or prior.constraint is not None:
         return SampledMeasure(prior.to_working(prior.sample(_SAMPLE_NODES, 0, "sobol")))
     return ProductMeasure(tuple(_line(axis, m) for axis, m in zip(prior.axes, prior.marginals.values(), strict=True)))
 

@@ -1,4 +1,4 @@
-"""Bayesian Quadrature and its transitional form as one engine: ``init``, ``ask``, ``tell``, ``result``.
+"""Bayesian Quadrature and its transitional form as one engine: ``init``, ``ask``, ``tell``.
 
 Algorithm 2 (TBQ) reaches the posterior through tempered posteriors L^γ p with 0 < γ ≤ 1. In each stage a population
 of points from the last one carries the ratio of evidences Z_j/Z_{j−1}; every update fits the surrogate, re-chooses γ,
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from tbq import evidence, models, search, tempering, validation
 from tbq.acquisition import Target, puq_at
 from tbq.evaluation import Evaluation, Proposal, Status
 from tbq.lognormal import WILD, LogNormal, Points
+from tbq.particles import Moved
 from tbq.population import Population, follow
 from tbq.prior import Prior
 from tbq.randomness import stream
 from tbq.result import Record, Stage, Stop
 from tbq.settings import Settings
+from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 _IN_A_ROW = 2  # times the stopping condition must hold
@@ -126,32 +129,29 @@ def _design_points(state: State, n: int) -> list[Proposal]:
 
 
 def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
-    prior = state.prior
-    out = prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim))
-    target, candidates = learned.target, learned.candidates
-    every = state.settings.explore_every
-    if every and state.next_id % every == 0:
-        target, candidates = _exploration(state, learned.surrogate)
-    for z in out:
+    """Points chosen one after the other, each believing that those before it, and those still out, are known."""
+    prior, settings = state.prior, state.settings
+    believed = list(prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim)))
+    known = prior.to_working(np.array([e.theta for e in state.evaluations]))
+    target, domain = learned.target, search.domain_of(prior)
+    for z in believed:
         target = target.believing(z)
-    known = np.vstack([prior.to_working(np.array([e.theta for e in state.evaluations])), out])
-    choices = search.choose(
-        state.settings.named_acquisitions(n),
-        target,
-        candidates,
-        known,
-        search.domain_of(prior),
-        climb=state.settings.climb,
-    )
-    theta = prior.from_working(np.array([c.z for c in choices]))
-    stage = len(state.past) + 1
-    return [
-        Proposal(state.next_id + i, row, stage, c.acquisition, c.value)
-        for i, (row, c) in enumerate(zip(theta, choices, strict=True))
-    ]
+    proposals = []
+    for i, named in enumerate(settings.named_acquisitions(n)):
+        aim, candidates, number = target, learned.candidates, state.next_id + i
+        if settings.explore_every and number % settings.explore_every == 0:
+            aim, candidates = _exploration(state, target.surrogate, number)
+        all_known = np.vstack([known, *(z[None, :] for z in believed)])
+        choice = search.choose([named], aim, candidates, all_known, domain, climb=settings.climb)[0]
+        believed.append(choice.z)
+        if i + 1 < n:
+            target = target.believing(choice.z)
+        theta = prior.from_working(choice.z[None, :])[0]
+        proposals.append(Proposal(number, theta, len(state.past) + 1, choice.acquisition, choice.value))
+    return proposals
 
 
-def _exploration(state: State, surrogate: LogNormal) -> tuple[Target, Array]:
+def _exploration(state: State, surrogate: Surrogate[Any], number: int) -> tuple[Target, Array]:
     """A flat target over the whole prior, which still asks where the later stages no longer look."""
     whole = state.past[0] if state.past else state.population
     z = whole.z[: state.settings.candidates]
@@ -162,7 +162,7 @@ def _exploration(state: State, surrogate: LogNormal) -> tuple[Target, Array]:
 
     gamma = tempering.next_gamma(log_terms, 0.0, state.settings.explore_cov)
     log_evidence, weights = evidence.normalise(log_terms(gamma))
-    rng = stream(state.seed, "exploration", state.next_id)
+    rng = stream(state.seed, "exploration", number)
     index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, state.settings.nodes, rng)
     log_prior = state.prior.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
@@ -178,8 +178,9 @@ def _learn(state: State) -> State:
             return state
         believed, error = state.check.passed(state.evaluations), state.check.error(state.evaluations)
         surrogate, memory = _fit(state)
-        state = _assess(replace(state, memory=memory, check=None, satisfied=0), surrogate)
-        return replace(state, satisfied=0, stop=_met(state) if believed else None, check_error=error)
+        state = _assess(replace(state, memory=memory, check=None, check_error=error, satisfied=0), surrogate)
+        still = state.satisfied > 0 and state.learned is not None and state.learned.gamma == 1.0
+        return replace(state, satisfied=0, stop=_met(state) if believed and still else None)
     surrogate, memory = _fit(state)
     state = _assess(replace(state, memory=memory), surrogate)
     while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
@@ -189,11 +190,10 @@ def _learn(state: State) -> State:
     if state.settings.check_runs == 0:
         return replace(state, stop=_met(state))
     room = state.settings.max_evaluations - len(state.evaluations) - len(state.pending)
-    size = min(state.settings.check_runs, room)
-    if size <= 0:
+    if room < state.settings.check_runs:  # what is left of the budget cannot decide it
         return state
     rng = stream(state.seed, "check", len(state.evaluations))
-    check = validation.plan(state.population, surrogate, state.prior, state.settings, state.next_id, size, rng)
+    check = validation.plan(state.population, surrogate, state.prior, state.settings, state.next_id, rng)
     return replace(state, check=check)
 
 
@@ -302,7 +302,6 @@ def advance(state: State) -> State:
     """End the stage: move its population to the tempered posterior just learned, and record what it found."""
     settings, learned = state.settings, state.learned
     assert learned is not None
-    previous = state.stages[-1].log_evidence if state.stages else 0.0
     population, moved = follow(
         state.population,
         learned.surrogate,
@@ -314,7 +313,21 @@ def advance(state: State) -> State:
         share=settings.prior_share,
         rng=stream(state.seed, "move", len(state.past) + 1),
     )
-    record = Stage(
+    return replace(
+        state,
+        population=population,
+        past=(*state.past, state.population),
+        stages=(*state.stages, stage_record(state, population, moved)),
+        satisfied=0,
+    )
+
+
+def stage_record(state: State, population: Population, moved: Moved) -> Stage:
+    """What the stage found, and how well its population was moved."""
+    learned = state.learned
+    assert learned is not None
+    previous = state.stages[-1].log_evidence if state.stages else 0.0
+    return Stage(
         gamma=learned.gamma,
         evaluations=len(state.evaluations) - sum(s.evaluations for s in state.stages),
         log_evidence=learned.log_evidence,
@@ -324,11 +337,4 @@ def advance(state: State) -> State:
         effective_sample_size=evidence.effective_sample_size(learned.weights),
         acceptance=moved.acceptance,
         unique=moved.unique,
-    )
-    return replace(
-        state,
-        population=population,
-        past=(*state.past, state.population),
-        stages=(*state.stages, record),
-        satisfied=0,
     )

@@ -92,6 +92,7 @@ class Draws:
 
     z: Array
     log_weights: Array
+    total: int  # points drawn, those outside the prior included
 
 
 def fit_mixture(z: Array, low: Array, high: Array, rng: np.random.Generator) -> Mixture:
@@ -152,7 +153,7 @@ def sample(
     share = len(prior_draws) / len(z)
     log_proposal = np.logaddexp(np.log1p(-share) + mixture.log_density(z), np.log(share) + prior)
     inside = np.isfinite(prior)
-    return Draws(z[inside], (prior - log_proposal)[inside] - np.log(len(z)))
+    return Draws(z[inside], (prior - log_proposal)[inside] - np.log(len(z)), len(z))
 
 
 def _margin(x: Array, low: float, high: float) -> Margin:

@@ -49,8 +49,9 @@ def infer(
         ``"tbq"``: Transitional Bayesian Quadrature (Algorithm 2), which reaches sharp posteriors in stages;
         ``"bq"``: Bayesian Quadrature over the prior (Algorithm 1), for posteriors not much narrower than it.
     acquisition
-        What a run is worth: ``"puq"``, ``"pvc"``, ``"abs_pvc"``, ``"plur"``, ``"peur"``, ``"ensemble"`` (one point
-        from each of the four per iteration), or a function of (:class:`tbq.acquisition.Target`, points).
+        What a run is worth: ``"puq"``, ``"pvc"``, ``"abs_pvc"``, ``"plur"``, ``"peur"``, ``"interval"`` (the original
+        TBQ's), ``"ensemble"`` (one point from each of the four per iteration), or a function of
+        (:class:`tbq.acquisition.Target`, points).
     search
         ``"pool"`` ranks candidates, ``"continuous"`` also climbs from the best, ``"auto"`` climbs in up to six
         dimensions.
@@ -76,8 +77,10 @@ def infer(
         raise ArgumentError(f"log_likelihood must be a function of theta; got {type(log_likelihood).__name__}")
     if not isinstance(prior, Prior):
         raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
-    if batch_size < 1:
-        raise ArgumentError(f"batch_size must be at least 1; got {batch_size!r}")
+    if int(batch_size) != batch_size or batch_size < 1:
+        raise ArgumentError(f"batch_size must be a whole number of at least 1; got {batch_size!r}")
+    if seed is not None and (int(seed) != seed or seed < 0):
+        raise ArgumentError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
     settings = resolve(
         prior.dim,
         algorithm=algorithm,

@@ -16,11 +16,11 @@ from tbq.types import Array
 
 @dataclass(frozen=True)
 class Estimate:
-    """log of ∫target / c₀, its Monte-Carlo standard deviation, and the points' weights under the target."""
+    """log of ∫target / c₀, its Monte-Carlo standard deviation, and log-weights that integrate any other target."""
 
     log_value: float
     sd: float
-    weights: Array
+    log_weights: Array  # log ∫f / c₀ ≈ log Σ exp(log f + log_weights)
 
 
 def mbar(log_densities: Array, counts: Array, log_target: Array) -> Estimate:
@@ -36,7 +36,7 @@ def mbar(log_densities: Array, counts: Array, log_target: Array) -> Estimate:
     states = np.exp(np.vstack([log_densities - free[:, None] - log_mixture, log_terms - log_value]))
     covariance = _covariance(states.T, np.append(counts, 0.0))
     variance = covariance[-1, -1] + covariance[0, 0] - 2.0 * covariance[0, -1]
-    return Estimate(log_value - float(free[0]), float(np.sqrt(max(variance, 0.0))), states[-1])
+    return Estimate(log_value - float(free[0]), float(np.sqrt(max(variance, 0.0))), -log_mixture - free[0])
 
 
 def _solve(log_densities: Array, counts: Array) -> Array:

@@ -22,7 +22,7 @@ class Stop(Enum):
 
     CONVERGED = "The evidence's coefficient of variation met the tolerance twice in a row."
     INFEASIBLE = "The tolerance was met, but zero likelihood was found and its border is not modelled."
-    BUDGET = "The budget of evaluations was used up before the tolerance was met."
+    BUDGET = "The budget of evaluations was used up before the tolerance was met and checked."
     NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
     UNFINISHED = "The run is not finished."
 
@@ -35,10 +35,12 @@ class ErrorBudget:
     hyperparameters: float  # what is not known of the surrogate itself
     monte_carlo: float  # what the quadrature misses
     check: float = 0.0  # what the last check runs found the surrogate to be off by
+    failures: float = 0.0  # mass that may not exist, around runs that gave no number
 
     @property
     def total(self) -> float:
-        return float(np.sqrt(self.surrogate**2 + self.hyperparameters**2 + self.monte_carlo**2 + self.check**2))
+        parts = (self.surrogate, self.hyperparameters, self.monte_carlo, self.check, self.failures)
+        return float(np.sqrt(np.sum(np.square(parts))))
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Result:
 
     @property
     def log_evidence_sd(self) -> float:
-        """Total numerical error of ``log_evidence``: surrogate, hyperparameters and Monte Carlo."""
+        """Total numerical error of ``log_evidence``; its parts are in ``errors``."""
         return self.errors.total
 
     @property
@@ -173,7 +175,9 @@ class Result:
             f"log evidence   {self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
             f"evidence       {self.evidence:.4e}, coefficient of variation {100 * self.evidence_cov:.1f} %",
             f"error parts    surrogate {e.surrogate:.4f}, hyperparameters {e.hyperparameters:.4f}, "
-            f"Monte Carlo {e.monte_carlo:.4f}" + (f", check runs {e.check:.4f}" if e.check else ""),
+            f"Monte Carlo {e.monte_carlo:.4f}"
+            + (f", check runs {e.check:.4f}" if e.check else "")
+            + (f", failures {e.failures:.4f}" if e.failures else ""),
             f"surrogate      {self.surrogate.description}",
             "",
         ]

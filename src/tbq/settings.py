@@ -87,7 +87,7 @@ def resolve(
         tolerance=_tolerance(tolerance),
         temper_cov=np.inf if algorithm == "bq" else _number("temper_cov", temper_cov),
         n_initial=min(n_initial, max_evaluations),
-        population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11),
+        population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
         chain_length=_positive("chain_length", chain_length, 20),
         check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
         max_evaluations=max_evaluations,
@@ -104,11 +104,11 @@ def _listed(names: list[str]) -> str:
     return ", ".join(repr(n) for n in names)
 
 
-def _positive(name: str, value: int | None, default: int) -> int:
+def _positive(name: str, value: int | None, default: int, least: int = 1) -> int:
     if value is None:
         return default
-    if isinstance(value, bool) or int(value) != value or value < 1:
-        raise ArgumentError(f"{name} must be a whole number of at least 1; got {value!r}")
+    if isinstance(value, bool) or int(value) != value or value < least:
+        raise ArgumentError(f"{name} must be a whole number of at least {least}; got {value!r}")
     return int(value)
 
 
@@ -119,7 +119,7 @@ def _number(name: str, value: float) -> float:
 
 
 def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
-    values = [float(t) for t in tolerance] if isinstance(tolerance, Sequence) else [float(tolerance)]
+    values = [float(t) for t in np.atleast_1d(np.asarray(tolerance, dtype=float))]
     if len(values) not in (1, 2) or not all(0.0 < v < 1.0 for v in values):
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"

@@ -14,7 +14,7 @@ from tbq.prior import Prior
 from tbq.settings import Settings
 from tbq.types import Array
 
-_TOLERANCE = 0.2  # nats: root mean square of the residuals that matter
+_LIMIT = 5.0  # tolerances of the evidence that the residuals that matter may have, root mean square
 _CLIP = 3.0  # nats: one wild residual is one wild residual
 _LOWEST = 0.05  # share of the posterior below which a log-likelihood does not matter
 _SAME = 0.01  # nats: where the log-likelihood is flat, all of it matters
@@ -29,6 +29,7 @@ class Check:
     theta: Array
     expected: Array
     threshold: float  # log-likelihood below which a point does not matter
+    limit: float  # nats: root mean square of the residuals that may be
 
     def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
         """The next points that have not been proposed yet; none when all are out."""
@@ -44,7 +45,7 @@ class Check:
     def passed(self, evaluations: Sequence[Evaluation]) -> bool:
         """Whether the residuals that matter are small."""
         residuals = self.residuals(evaluations)
-        return len(residuals) > 0 and float(np.sqrt(np.mean(residuals**2))) < _TOLERANCE
+        return len(residuals) > 0 and float(np.sqrt(np.mean(residuals**2))) < self.limit
 
     def error(self, evaluations: Sequence[Evaluation]) -> float:
         """What they say of the evidence: the standard error of their mean."""
@@ -69,10 +70,10 @@ def plan(
     prior: Prior,
     settings: Settings,
     first_id: int,
-    n: int,
     rng: np.random.Generator,
 ) -> Check:
     """Half of the points are posterior draws; the others are the most uncertain of the optimistic population."""
+    n = settings.check_runs
     posterior, _ = follow(
         population,
         surrogate,
@@ -96,4 +97,5 @@ def plan(
     z = np.array(points)
     draws = surrogate.at(posterior.z).mean
     threshold = float(np.quantile(draws, _LOWEST))
-    return Check(first_id, prior.from_working(z), surrogate.at(z).mean, threshold)
+    limit = _LIMIT * settings.tolerance[1]
+    return Check(first_id, prior.from_working(z), surrogate.at(z).mean, threshold, limit)

@@ -131,7 +131,8 @@ def _value(f: Callable[[Array], Any], theta: Array) -> float:
 
 def _fit(z: Array, values: Array, choice: str, warm: dict[str, Array]) -> gps.GP:
     """The kernel that the values prefer, by penalised marginal likelihood."""
-    noise = (_NOISE * max(float(np.std(values)), 1e-300)) ** 2
+    spread = max(float(np.std(values)), 1e-12 * float(np.max(np.abs(values))), 1e-150)
+    noise = (_NOISE * spread) ** 2
     fitted = {
         name: gps.fit(z, values, noise, KERNELS[name], "constant", warm.get(name), cold=len(z) % 5 == 0)
         for name in (KERNELS if choice == "auto" else [choice])
