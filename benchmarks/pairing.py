@@ -64,7 +64,7 @@ def measure(name: str, seeds: range) -> str:
     for rule in (0, 1):
         calls, errors = np.array(results[rule]).T
         off = 100.0 * np.abs(errors)
-        cells.append(f"{calls.mean():.1f} | {np.median(off):.1f} % | {np.sum(off > 10)} | {off.max():.2g} %")
+        cells.append(f"{calls.mean():.1f} | {np.median(off):.3g} % | {np.sum(off > 10)} | {off.max():.2g} %")
     return f"| {name} | " + " | ".join(cells) + " |"
 
 
