@@ -191,6 +191,7 @@ def test_a_worker_that_dies_is_lost_not_fatal():
         ({"population": 2.5}, "population must be a whole number"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
         ({"population": 10}, "population must be a whole number of at least 96; got 10"),
+        ({"progress": True}, "progress must be 'auto', 'rich', 'plain' or False; got True"),
         ({"seed": -1}, "seed must be a whole number of at least 0, or None; got -1"),
         ({"tolerance": [0.1, 0.2, 0.3]}, "tolerance must be a number between 0 and 1"),
     ],
@@ -205,3 +206,16 @@ def test_wrong_first_arguments_are_named():
         tbq.infer(3, PRIOR)
     with pytest.raises(tbq.TbqError, match=r"prior must be a tbq\.Prior; got dict"):
         tbq.infer(log_likelihood, {"a": stats.norm()})
+
+
+def test_progress_tells_every_stage_or_nothing(capsys):
+    tbq.infer(log_likelihood, PRIOR, seed=0, progress="plain")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2
+    assert all("runs, stage" in line and "γ = " in line for line in lines)
+    tbq.infer(log_likelihood, PRIOR, seed=0, progress="rich")
+    for quiet in (False, "auto"):  # nobody watches a test
+        capsys.readouterr()
+        tbq.infer(log_likelihood, PRIOR, seed=0, progress=quiet)
+        captured = capsys.readouterr()
+        assert captured.err == captured.out == ""

@@ -9,7 +9,9 @@ from typing import Any
 from tbq import conclude, engine
 from tbq.acquisition import ENSEMBLE
 from tbq.errors import ArgumentError
+from tbq.evaluation import Evaluation, Proposal
 from tbq.prior import Prior
+from tbq.progress import Progress, reporter
 from tbq.randomness import fresh_seed
 from tbq.result import Result
 from tbq.runner import LogLikelihood, evaluate
@@ -34,6 +36,7 @@ def infer(
     executor: Executor | None = None,
     vectorized: bool = False,
     seed: int | None = None,
+    progress: Progress = "auto",
 ) -> Result:
     """Posterior and evidence of an expensive log-likelihood, with their numerical errors.
 
@@ -72,6 +75,9 @@ def infer(
         A ``concurrent.futures.Executor`` that runs the batch; without one it is run here, one by one.
     seed
         Makes the run repeatable.
+    progress
+        ``"rich"``: a line that changes; ``"plain"``: a line per stage; ``False``: nothing; ``"auto"``: the first on a
+        terminal, else nothing.
     """
     if not callable(log_likelihood):
         raise ArgumentError(f"log_likelihood must be a function of theta; got {type(log_likelihood).__name__}")
@@ -79,6 +85,8 @@ def infer(
         raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
     if int(batch_size) != batch_size or batch_size < 1:
         raise ArgumentError(f"batch_size must be a whole number of at least 1; got {batch_size!r}")
+    if progress not in ("auto", "rich", "plain", False):
+        raise ArgumentError(f"progress must be 'auto', 'rich', 'plain' or False; got {progress!r}")
     if seed is not None and (int(seed) != seed or seed < 0):
         raise ArgumentError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
     settings = resolve(
@@ -95,15 +103,28 @@ def infer(
         max_evaluations=max_evaluations,
     )
     batch = max(batch_size, len(ENSEMBLE)) if acquisition == "ensemble" else batch_size
-    evaluator = lambda proposals: evaluate(log_likelihood, proposals, executor, vectorized)
-    return run(evaluator, prior, settings, fresh_seed() if seed is None else seed, batch)
+
+    def evaluator(proposals: list[Proposal]) -> list[Evaluation]:
+        return evaluate(log_likelihood, proposals, executor, vectorized)
+
+    with reporter(progress) as report:
+        state = run(evaluator, prior, settings, fresh_seed() if seed is None else seed, batch, report)
+    return conclude.result(state)
 
 
-def run(evaluator: Callable[..., Any], prior: Prior, settings: Settings, seed: int, batch: int = 1) -> Result:
+def run(
+    evaluator: Callable[[list[Proposal]], list[Evaluation]],
+    prior: Prior,
+    settings: Settings,
+    seed: int,
+    batch: int = 1,
+    report: Callable[[engine.State], None] = lambda state: None,
+) -> engine.State:
     """Drive the engine to its end: ask, evaluate, tell."""
     state = engine.init(prior, settings, seed)
     while state.stop is None:
         missing = settings.n_initial - state.next_id
         state, proposals = engine.ask(state, missing if missing > 0 else batch)
         state = engine.tell(state, evaluator(proposals))
-    return conclude.result(state)
+        report(state)
+    return state
