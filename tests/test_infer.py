@@ -1,6 +1,7 @@
 """The one-call entry, its result, and what it does with awkward likelihoods and arguments."""
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,18 @@ def test_density_is_normalised_and_right(result):
     assert result.density_sd(theta[0]) == pytest.approx(sd[0])
     assert result.log_density([5.0, 0.0]) == -np.inf
     assert result.density_sd([5.0, 0.0]) == 0.0
+
+
+def test_moments_of_the_posterior_density_are_those_of_the_sampled_process(result):
+    # without cap and inflation the surrogate is the plain log-normal process (eq:PostMomentsPosterior)
+    plain = replace(result, surrogate=replace(result.surrogate, cap=np.inf, inflation=1.0))
+    theta = PRIOR.sample(40, seed=5)
+    points = plain.surrogate.at(PRIOR.to_working(theta))
+    covariance = plain.surrogate.covariance(points, points)
+    paths = np.random.default_rng(0).multivariate_normal(points.mean, covariance + 1e-12 * np.eye(40), 40_000)
+    density = np.exp(paths + PRIOR.log_density(theta) - plain.log_evidence)
+    np.testing.assert_allclose(np.exp(plain.log_density(theta)), density.mean(axis=0), rtol=1e-3)
+    np.testing.assert_allclose(plain.density_sd(theta), density.std(axis=0), rtol=0.03, atol=1e-9)
 
 
 def test_summary_reads_well(result):
@@ -219,3 +232,18 @@ def test_progress_tells_every_stage_or_nothing(capsys):
         tbq.infer(log_likelihood, PRIOR, seed=0, progress=quiet)
         captured = capsys.readouterr()
         assert captured.err == captured.out == ""
+
+
+def test_the_users_threads_are_left_alone():
+    from threadpoolctl import threadpool_info
+
+    blas = lambda: [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    before, seen = blas(), []
+
+    def watching(theta):
+        seen.append(blas())
+        return log_likelihood(theta)
+
+    tbq.infer(watching, PRIOR, seed=0, max_evaluations=14)
+    assert all(threads == before for threads in seen)
+    assert blas() == before

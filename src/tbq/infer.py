@@ -16,6 +16,7 @@ from tbq.randomness import fresh_seed
 from tbq.result import Result
 from tbq.runner import LogLikelihood, evaluate
 from tbq.settings import Algorithm, KernelChoice, Search, Settings, resolve
+from tbq.threads import single_threaded
 
 
 def infer(
@@ -109,7 +110,8 @@ def infer(
 
     with reporter(progress) as report:
         state = run(evaluator, prior, settings, fresh_seed() if seed is None else seed, batch, report)
-    return conclude.result(state)
+    with single_threaded():
+        return conclude.result(state)
 
 
 def run(
@@ -124,7 +126,10 @@ def run(
     state = engine.init(prior, settings, seed)
     while state.stop is None:
         missing = settings.n_initial - state.next_id
-        state, proposals = engine.ask(state, missing if missing > 0 else batch)
-        state = engine.tell(state, evaluator(proposals))
+        with single_threaded():
+            state, proposals = engine.ask(state, missing if missing > 0 else batch)
+        evaluations = evaluator(proposals)  # with as many threads as the user's simulator likes
+        with single_threaded():
+            state = engine.tell(state, evaluations)
         report(state)
     return state

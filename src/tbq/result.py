@@ -135,7 +135,8 @@ class Result:
         inside = density > 0
         if inside.any():
             at = surrogate.at(self.prior.to_working(points[inside]))
-            sd[inside] = density[inside] * np.sqrt(np.expm1(surrogate.log_ratio_diagonal(at, 1.0)))
+            log_ratio = np.minimum(surrogate.log_ratio_diagonal(at, 1.0), 600.0)  # where nothing is known: very large
+            sd[inside] = density[inside] * np.sqrt(np.expm1(log_ratio))
         return sd[0] if single else sd
 
     def sample(self, n: int, seed: Seed = None) -> Array:

@@ -1,0 +1,19 @@
+"""One BLAS thread for our own small matrices: more only wait for each other, and take cores from the simulator."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+
+def single_threaded() -> AbstractContextManager[Any]:
+    """A context in which linear algebra uses one thread; the user's own settings are back afterwards."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
+@cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
