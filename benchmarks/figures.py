@@ -62,7 +62,9 @@ def pairs(name: str, columns: list[tuple[int, int]]) -> None:
     """Pairwise marginals of a default run beside a reference sample (TenDPost, ThreeDOFPost)."""
     problem = tbq.problems.get(name)
     result = tbq.infer(problem.log_likelihood, problem.prior, seed=SEED)
-    reference = tmcmc(problem.log_likelihood, problem.prior, population=20_000, vectorized=True, seed=SEED)
+    reference = tmcmc(
+        problem.log_likelihood, problem.prior, population=20_000, chain_length=5, vectorized=True, seed=SEED
+    )
     figure, axes = plots.pyplot().subplots(2, len(columns), figsize=(4.2 * len(columns), 7.6), layout="constrained")
     titles = (
         f"TBQ-PEUR, {result.n_evaluations} runs, evidence {result.evidence:.4g}",

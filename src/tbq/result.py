@@ -11,7 +11,7 @@ import numpy as np
 from tbq import particles
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation, Status
-from tbq.lognormal import LogNormal
+from tbq.lognormal import WILD, LogNormal
 from tbq.online import PosteriorPrior
 from tbq.prior import Prior, Seed, as_rows
 from tbq.types import Array, ArrayLike
@@ -127,7 +127,11 @@ class Result:
         return value[0] if single else value
 
     def density_sd(self, theta: ArrayLike) -> Array:
-        """Numerical standard deviation of the posterior density: σ_post(θ)/μ_Z (eq:PostVarPosterior)."""
+        """Numerical standard deviation of the posterior density: σ_post(θ)/μ_Z (eq:PostVarPosterior).
+
+        The log-likelihood's own standard deviation counts up to four nats: beyond, the moments of its exponential rest
+        on events no one will see.
+        """
         points, single = as_rows(theta, self.prior.dim, "Result.density_sd")
         surrogate = self._learned()
         density = np.exp(self.log_density(points))
@@ -135,7 +139,7 @@ class Result:
         inside = density > 0
         if inside.any():
             at = surrogate.at(self.prior.to_working(points[inside]))
-            log_ratio = np.minimum(surrogate.log_ratio_diagonal(at, 1.0), 600.0)  # where nothing is known: very large
+            log_ratio = np.minimum(surrogate.log_ratio_diagonal(at, 1.0), WILD**2)
             sd[inside] = density[inside] * np.sqrt(np.expm1(log_ratio))
         return sd[0] if single else sd
 
