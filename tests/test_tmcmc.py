@@ -31,10 +31,11 @@ def test_evidence_and_posterior_of_a_linear_model():
     np.testing.assert_allclose(np.cov(draws.T), np.linalg.inv(precision), atol=0.01)
 
 
-def test_a_hundred_thousand_calls_are_within_two_percent():
+def test_many_calls_are_right_within_their_stated_error():
     result = tbq.tmcmc(log_likelihood, PRIOR, vectorized=True, population=8000, seed=1)
     assert result.n_evaluations > 1e5
-    assert result.evidence == pytest.approx(np.exp(EXACT), rel=0.05)
+    assert result.log_evidence_sd < 0.025
+    assert abs(result.log_evidence - EXACT) < 3 * result.log_evidence_sd
     assert result.stages[-1].gamma == 1.0
     assert sum(s.evaluations for s in result.stages) == result.n_evaluations
     assert all(s.unique > 0.9 for s in result.stages)
@@ -61,10 +62,8 @@ def test_regions_of_zero_likelihood_and_failures():
 def test_it_says_so_when_it_cannot_go_on():
     with pytest.raises(tbq.TbqError, match="no point of the population"):
         tbq.tmcmc(lambda theta: -np.inf, PRIOR, population=100, seed=0)
-    # a needle that no proposal hits: the population collapses, and says so
-    needle = lambda theta: np.where(np.sum(np.abs(theta - 0.123), axis=-1) < 1e-9, 0.0, -np.sum(theta**2, axis=-1))
     with pytest.raises(tbq.TbqError, match="population must be at least 40"):
-        tbq.tmcmc(needle, PRIOR, population=10)
+        tbq.tmcmc(log_likelihood, PRIOR, population=10)
 
 
 def test_a_collapsed_population_is_an_error():

@@ -39,7 +39,7 @@ def evidence_cov_bound(
     """Its Cauchy–Schwarz upper bound σ̄_Z/μ_Z, which needs no pairs (eq:UppBoundVarZ, eq:PostVarBoundRatio).
 
     ``cap`` is the largest spread, in nats, that a point may have. Without it the bound is ruled by the empty corners
-    of the prior: 1e30 where a surrogate of 60 runs has converged everywhere that matters.
+    of the prior, and astronomically large where the surrogate has converged everywhere that matters.
     """
     log_ratio = np.minimum(surrogate.log_ratio_diagonal(points, gamma), min(cap**2, _LARGEST_LOG_RATIO))
     return float(weights @ np.sqrt(np.expm1(log_ratio)))
