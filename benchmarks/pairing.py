@@ -1,7 +1,9 @@
-"""Does PEUR stop early because the paper pairs its samples at random? Measured: docs/benchmarks/pairing.md.
+"""Does BQ stop early because the paper pairs its samples at random? Measured: docs/benchmarks/pairing.md.
 
 The paper estimates the evidence's variance over one fixed random pairing of its 5,000 prior samples. The same runs are
-stopped twice here: by that estimate, and by the sum over all pairs. Run: python benchmarks/pairing.py [seeds]
+stopped twice here: by that estimate, and by the sum over all pairs.
+
+Run: python benchmarks/pairing.py [seeds] [acquisition] [problem …]
 """
 
 import itertools
@@ -42,14 +44,14 @@ def stopped(trace: list[tuple[int, float, float, float]], column: int, tolerance
     return trace[-1][0], trace[-1][3]
 
 
-def measure(name: str, seeds: range) -> str:
+def measure(name: str, acquisition: str, seeds: range) -> str:
     problem = problems.get(name)
     options = bench.printed_settings(name, "bq")
     tolerance = options["tolerance"][1]
     results: list[list[tuple[int, float]]] = [[], []]
     for seed in seeds:
         partner = np.random.default_rng(seed).permutation(options["population"])
-        settings = resolve(2, algorithm="bq", acquisition="peur", **options)
+        settings = resolve(2, algorithm="bq", acquisition=acquisition, **options)
         state = engine.init(problem.prior, settings, seed)
         trace: list[tuple[int, float, float, float]] = []
         while state.stop is None:
@@ -68,11 +70,11 @@ def measure(name: str, seeds: range) -> str:
     return f"| {name} | " + " | ".join(cells) + " |"
 
 
-def main(n: int = 10) -> None:
+def main(n: int = 10, acquisition: str = "peur", *names: str) -> None:
     lines = [
         "# One random pairing against all pairs",
         "",
-        f"Made by `python benchmarks/pairing.py {n}`: BQ-PEUR at the paper's settings, {n} seeds.",
+        f"Made by `python benchmarks/pairing.py {n} {acquisition}`: BQ at the paper's settings, {n} seeds.",
         "The same runs are stopped by either estimate of the evidence's variance; none goes on after the sum over all",
         "pairs has stopped it.",
         "",
@@ -80,11 +82,12 @@ def main(n: int = 10) -> None:
         "| > 10 % off | largest |",
         "|" + "---|" * 9,
     ]
-    for name in ("u1", "u2", "u3", "u4"):
-        lines.append(measure(name, range(n)))
+    for name in names or ("u1", "u2", "u3", "u4"):
+        lines.append(measure(name, acquisition, range(n)))
         print(lines[-1], flush=True)
-    Path("docs/benchmarks/pairing.md").write_text("\n".join(lines) + "\n")
+    file = "pairing.md" if acquisition == "peur" else f"pairing_{acquisition}.md"
+    Path("docs/benchmarks", file).write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
-    main(*(int(a) for a in sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10, *sys.argv[2:])
