@@ -76,3 +76,76 @@ def test_problems_are_listed_and_unknown_ones_named():
         assert problem.log_likelihood(theta[0]) == pytest.approx(problem.log_likelihood(theta)[0])
     with pytest.raises(tbq.TbqError, match=r"no problem 'u9'; there are .*, u1, u2"):
         tbq.problems.get("u9")
+
+
+def by_importance(problem, proposal, n=100_000):
+    theta = proposal.rvs(n)
+    with np.errstate(divide="ignore"):
+        log_weight = problem.log_likelihood(theta) + problem.prior.log_density(theta) - proposal.logpdf(theta)
+    top = log_weight.max()
+    weight = np.exp(log_weight - top)
+    return top + np.log(weight.mean()), weight.std() / weight.mean() / np.sqrt(n)
+
+
+@pytest.mark.parametrize("name", ["linear3", "linear8", "linear12", "normal12"])
+def test_the_evidence_of_a_linear_model_is_what_bayes_theorem_leaves_at_any_point(name):
+    problem, d = tbq.problems.get(name), tbq.problems.get(name).prior.dim
+    f = problem.log_likelihood
+    gradient = np.array([f(e) - f(-e) for e in np.eye(d)]) / 2  # exact for a quadratic
+    hessian = np.array([[f(a + b) - f(a) - f(b) + f(0 * a) for a in np.eye(d)] for b in np.eye(d)])
+    precision = np.eye(d) - hessian
+    posterior = stats.multivariate_normal(np.linalg.solve(precision, gradient), np.linalg.inv(precision))
+    theta = problem.prior.sample(5, seed=0)
+    left = f(theta) + problem.prior.log_density(theta) - posterior.logpdf(theta)
+    np.testing.assert_allclose(left, problem.reference.log_evidence, rtol=1e-7)
+
+
+def test_mixtures_by_importance_sampling_and_their_masses():
+    for name, width in (("mixture4", 0.3), ("mixture8", 0.5)):
+        problem = tbq.problems.get(name)
+        d = problem.prior.dim
+        peaks = [
+            np.array([1.5, -1.0, 0.5, 2.0, -1.0, 0.5, 1.0, -1.5]),
+            np.array([-2.0, 1.5, -1.5, -1.0, 1.0, -1.5, -0.5, 1.0]),
+        ]
+        logs = [
+            by_importance(problem, stats.multivariate_t(p[:d], 1.2 * width**2 * np.eye(d), df=8, seed=1)) for p in peaks
+        ]
+        parts = np.exp([v for v, _ in logs])
+        assert np.log(parts.sum()) == pytest.approx(problem.reference.log_evidence, abs=0.01)
+        np.testing.assert_allclose([m.mass for m in problem.reference.modes], parts / parts.sum(), atol=0.005)
+
+
+@pytest.mark.parametrize("name", ["correlated8", "banana6"])
+def test_normals_and_bent_normals_by_importance_sampling(name):
+    problem = tbq.problems.get(name)
+    samples = tbq.tmcmc(problem.log_likelihood, problem.prior, population=1500, vectorized=True, seed=0).samples
+    proposal = stats.multivariate_t(samples.mean(axis=0), 1.3 * np.cov(samples.T), df=5, seed=2)
+    value, error = by_importance(problem, proposal)
+    assert error < 0.02
+    assert value == pytest.approx(problem.reference.log_evidence, abs=4 * error)
+
+
+@pytest.mark.parametrize("name", ["cut2", "offset2"])
+def test_planes_outside_the_paper_by_the_trapezoidal_rule(name):
+    problem = tbq.problems.get(name)
+    x = np.linspace(-4, 4, 2001)
+    value = problem.log_likelihood(np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1))
+    top = value.max()
+    exact = np.trapezoid(np.trapezoid(np.exp(value - top), x), x) / 64.0
+    assert problem.reference.log_evidence == pytest.approx(top + np.log(exact), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "reach", "volume"),
+    [("funnel3", (5.0, 10.0, 10.0), 1.0), ("student3", (4.0, 4.0, 4.0), 1.0), ("idle6", (4.0, 4.0), 8.0**4)],
+)
+def test_tails_and_idle_parameters_by_a_grid_over_those_that_matter(name, reach, volume):
+    problem = tbq.problems.get(name)
+    edges = [np.linspace(-r, r, 161) for r in reach]
+    grid = np.stack(np.meshgrid(*[(e[1:] + e[:-1]) / 2 for e in edges], indexing="ij"), axis=-1).reshape(-1, len(reach))
+    theta = np.zeros((len(grid), problem.prior.dim))
+    theta[:, : len(reach)] = grid
+    density = np.exp(problem.log_likelihood(theta) + problem.prior.log_density(theta))
+    mass = density.sum() * np.prod([e[1] - e[0] for e in edges]) * volume
+    assert np.log(mass) == pytest.approx(problem.reference.log_evidence, abs=0.003)

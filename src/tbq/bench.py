@@ -7,12 +7,9 @@ stopped. The Markdown tables are made from that file alone.
 from __future__ import annotations
 
 import csv
-import multiprocessing
-import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -20,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tbq import conclude, engine, problems
+from tbq import conclude, engine, problems, studies
 from tbq.acquisition import ENSEMBLE
 from tbq.errors import ArgumentError
 from tbq.problems import Problem
@@ -231,28 +228,16 @@ def study(
     wanted: list[Case], seeds: range, jobs: int, folder: Path, on_progress: Callable[[int], None] = lambda done: None
 ) -> list[Run]:
     """Run what is missing, write each run as it ends, make the tables, and return all runs asked for."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "paper_runs.csv"
     done = {key(r): r for r in read_runs(path)}
     keys = [(case, seed, (*asdict(case).values(), seed)) for case in wanted for seed in seeds]
     missing = [(case, seed) for case, seed, k in keys if k not in done]
-    on_progress(len(keys) - len(missing))
-    for i, finished in enumerate(_run_all(missing, jobs)):
-        _append(path, finished)
-        done[key(finished)] = finished
-        on_progress(len(keys) - len(missing) + i + 1)
+    before = len(keys) - len(missing)
+    on_progress(before)
+    new = studies.run_missing(run, missing, jobs, path, lambda n: on_progress(before + n))
+    done |= {key(r): r for r in new}
     (folder / "paper.md").write_text(report(list(done.values())))
     return [done[k] for _, _, k in keys]
-
-
-def _run_all(missing: list[tuple[Case, int]], jobs: int) -> Iterator[Run]:
-    if jobs == 1:
-        yield from (run(case, seed) for case, seed in missing)
-        return
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"  # each process has a core of its own; spawned ones read this
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from (f.result() for f in as_completed([pool.submit(run, c, s) for c, s in missing]))
 
 
 def key(r: Run) -> tuple[Any, ...]:
@@ -261,20 +246,7 @@ def key(r: Run) -> tuple[Any, ...]:
 
 def read_runs(path: Path) -> list[Run]:
     """All runs in a file; none if there is no file."""
-    if not path.exists():
-        return []
-    kinds: dict[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float, "bool": lambda v: v == "True"}
-    with path.open(newline="") as file:
-        return [Run(**{f.name: kinds[str(f.type)](row[f.name]) for f in fields(Run)}) for row in csv.DictReader(file)]
-
-
-def _append(path: Path, finished: Run) -> None:
-    fresh = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Run)], lineterminator="\n")
-        if fresh:
-            writer.writeheader()
-        writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in asdict(finished).items()})
+    return studies.read_rows(Run, path)
 
 
 # --- the tables ---------------------------------------------------------------------------------------------

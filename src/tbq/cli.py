@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -50,14 +52,50 @@ def bench_paper(
         raise typer.BadParameter(str(error)) from error
     if not wanted:
         raise typer.BadParameter("no row of the paper fits these filters")
+    with _progress(len(wanted) * repeats) as report:
+        runs = bench.study(wanted, range(seed, seed + repeats), jobs, out, report)
+    for name in dict.fromkeys(r.table for r in runs):
+        _print_table(name, bench.COLUMNS, bench.table_rows(name, runs))
+    print(f"Runs and tables are in {out}")
+
+
+@bench_app.command("calibration")
+def bench_calibration(
+    problem: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each problem; 20 in 2-D and 10 above if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; the others follow.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and tables.")] = Path("docs/benchmarks"),
+) -> None:
+    """Run the default on every problem over many seeds: calls, errors, and whether stated errors can be believed."""
+    from tbq import calibration, problems
+
+    names = problem or problems.names()
+    unknown = sorted(set(names) - set(problems.names()))
+    if unknown:
+        raise typer.BadParameter(f"there is no problem {unknown[0]!r}; there are {', '.join(problems.names())}")
+
+    def seeds(name: str) -> range:
+        return range(seed, seed + (runs or calibration.repeats(name)))
+
+    with _progress(sum(len(seeds(n)) for n in names)) as report:
+        finished = calibration.study(names, seeds, jobs, out, report)
+    _print_table("calibration", calibration.COLUMNS, calibration.table_rows(finished))
+    print(f"Runs and tables are in {out}")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
-        task = progress.add_task("runs", total=len(wanted) * repeats)
-        runs = bench.study(wanted, range(seed, seed + repeats), jobs, out, lambda n: progress.update(task, completed=n))
-    console = Console(width=max(Console().width, 150))
-    for name in dict.fromkeys(r.table for r in runs):
-        rows = Table(*bench.COLUMNS, title=name, box=SIMPLE)
-        for row in bench.table_rows(name, runs):
-            rows.add_row(*row)
-        console.print(rows)
-    print(f"Runs and tables are in {out}")
+        task = progress.add_task("runs", total=total)
+        yield lambda n: progress.update(task, completed=n)
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(*columns, title=title, box=SIMPLE)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=max(Console().width, 150)).print(table)

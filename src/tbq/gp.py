@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from tbq.errors import TbqError
-from tbq.kernels import HyperPrior, Kernel
+from tbq.kernels import Gram, HyperPrior, Kernel
 from tbq.types import Array, IntArray
 
 Basis = Literal["constant", "quadratic"]
@@ -23,6 +23,7 @@ Basis = Literal["constant", "quadratic"]
 NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
 _COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 8192  # points predicted at once
+_ENOUGH = 1e-6  # relative gain of the score below which the search for hyperparameters ends
 _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
 
@@ -174,7 +175,7 @@ def fit(
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(prior.low, prior.high, strict=True)),
-            options={"maxiter": 100},
+            options={"maxiter": 100, "ftol": _ENOUGH},
         )
         for start in starts
     ]
@@ -204,28 +205,28 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
 class _Problem:
     """A training set and a model, ready to be scored at any hyperparameters."""
 
-    x: Array
     centred: Array
     noise: Array
     offset: float
     scale: float
-    kernel: Kernel
-    basis: Basis
-
-    @property
-    def hyperprior(self) -> HyperPrior:
-        return self.kernel.hyperprior(self.x.shape[1], self.scale)
+    basis: Array
+    gram: Gram
+    hyperprior: HyperPrior
 
     @staticmethod
     def of(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis) -> _Problem:
         noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
         offset = float(np.mean(y))
         scale = float(max(np.std(y), np.sqrt(np.mean(noise))))
-        return _Problem(x, y - offset, noise, offset, scale, kernel, basis)
+        functions, hyperprior = basis_functions(basis, x), kernel.hyperprior(x.shape[1], scale)
+        return _Problem(y - offset, noise, offset, scale, functions, kernel.gram(x), hyperprior)
 
     def factorise(self, parameters: Array) -> Factors | None:
         """Factors at these hyperparameters, or None where the covariance is not positive definite."""
-        K = self.kernel.matrix(parameters, self.x, self.x)
+        return self._factors(self.gram(parameters)[0])
+
+    def _factors(self, covariance: Array) -> Factors | None:
+        K = covariance.copy()
         K[np.diag_indices_from(K)] *= 1.0 + NUGGET
         K[np.diag_indices_from(K)] += self.noise
         try:
@@ -234,7 +235,7 @@ class _Problem:
             return None
         if not np.isfinite(chol[-1, -1]):  # some LAPACKs let a nan through
             return None
-        H = linalg.solve_triangular(chol, basis_functions(self.basis, self.x), lower=True, check_finite=False)
+        H = linalg.solve_triangular(chol, self.basis, lower=True, check_finite=False)
         return _mean_factors(chol, H, self.centred, 1.0 / (_COEFFICIENT_SD * self.scale) ** 2)
 
     def score(self, f: Factors, parameters: Array) -> float:
@@ -251,15 +252,18 @@ class _Problem:
 
     def log_posterior(self, parameters: Array) -> tuple[float, Array]:
         """The score and its gradient; −inf where the covariance cannot be factorised."""
-        f = self.factorise(parameters)
+        covariance, contract = self.gram(parameters)
+        f = self._factors(covariance)
         if f is None:
             return -np.inf, np.zeros_like(parameters)
-        inverse = linalg.solve_triangular(f.chol, np.eye(len(f.chol)), lower=True, check_finite=False)
-        share = linalg.solve_triangular(f.chol_basis, f.basis.T @ inverse, lower=True, check_finite=False)
-        alpha = inverse.T @ f.residual
-        weights = np.outer(alpha, alpha) - inverse.T @ inverse + share.T @ share
+        back = linalg.solve_triangular(
+            f.chol, np.column_stack([f.residual, f.basis]), lower=True, trans=1, check_finite=False
+        )
+        alpha, share = back[:, 0], linalg.solve_triangular(f.chol_basis, back[:, 1:].T, lower=True, check_finite=False)
+        inverse = np.tril(linalg.lapack.dpotri(f.chol, lower=1)[0])
+        weights = np.outer(alpha, alpha) - inverse - np.tril(inverse, -1).T + share.T @ share
         weights[np.diag_indices_from(weights)] *= 1.0 + NUGGET  # the nugget scales with the kernel
-        gradient = 0.5 * self.kernel.contract(parameters, self.x, weights)
+        gradient = 0.5 * contract(weights)
         return self.score(f, parameters), gradient + self.hyperprior.gradient(parameters)
 
 

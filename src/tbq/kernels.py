@@ -14,6 +14,7 @@ import numpy as np
 from tbq.types import Array
 
 _SQRT5 = np.sqrt(5.0)
+_BLOCK = 2**13  # elements of an additive covariance computed at once
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class HyperPrior:
         return -(parameters - self.mean) / self.sd**2
 
 
+# The symmetric matrix k(xᵢ, xⱼ), of which only the lower triangle need be filled, and the function that takes
+# symmetric weights to Σᵢⱼ weightsᵢⱼ ∂k(xᵢ, xⱼ)/∂parameter for each hyperparameter.
+Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
+
+
 class Kernel(Protocol):
     """What the Gaussian process asks of a covariance function."""
 
@@ -44,8 +50,8 @@ class Kernel(Protocol):
     def diagonal(self, parameters: Array, a: Array) -> Array:
         """k(aᵢ, aᵢ), shape (n,)."""
 
-    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
-        """Σᵢⱼ weightsᵢⱼ ∂k(xᵢ, xⱼ)/∂parameter for each hyperparameter, with symmetric weights."""
+    def gram(self, x: Array) -> Gram:
+        """The covariance of training points as a function of hyperparameters."""
 
     def hyperprior(self, d: int, scale: float) -> HyperPrior:
         """Weak prior, given the dimension and the spread of the values."""
@@ -75,13 +81,21 @@ class ArdKernel:
     def diagonal(self, parameters: Array, a: Array) -> Array:
         return np.full(len(a), np.exp(2.0 * parameters[-1]))
 
-    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
-        scaled = x / np.exp(parameters[:-1])
-        variance = np.exp(2.0 * parameters[-1])
-        squared = _squared_distances(scaled, scaled)
-        pull = weights * self.slope(squared) * variance
-        lengths = 2.0 * (pull.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", pull @ scaled, scaled))
-        return np.append(lengths, 2.0 * variance * np.sum(weights * self.profile(squared)))
+    def gram(self, x: Array) -> Gram:
+        def at(parameters: Array) -> tuple[Array, Callable[[Array], Array]]:
+            scaled = x / np.exp(parameters[:-1])
+            variance = np.exp(2.0 * parameters[-1])
+            squared = _squared_distances(scaled, scaled)
+            value = variance * self.profile(squared)
+
+            def contract(weights: Array) -> Array:
+                pull = weights * self.slope(squared) * variance
+                lengths = 2.0 * (pull.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", pull @ scaled, scaled))
+                return np.append(lengths, 2.0 * np.sum(weights * value))
+
+            return value, contract
+
+        return at
 
     def hyperprior(self, d: int, scale: float) -> HyperPrior:
         return _ard_hyperprior(d, scale)
@@ -104,14 +118,22 @@ class ProductMatern52:
     def diagonal(self, parameters: Array, a: Array) -> Array:
         return np.full(len(a), np.exp(2.0 * parameters[-1]))
 
-    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
-        weighted = weights * self.matrix(parameters, x, x)
-        gradient = [0.0] * len(parameters)
-        for i, length in enumerate(np.exp(parameters[:-1])):
-            r = _SQRT5 * np.abs(x[:, i, None] - x[None, :, i]) / length
-            gradient[i] = float(np.sum(weighted * (r * r * (1.0 + r)) / (3.0 + 3.0 * r + r * r)))
-        gradient[-1] = 2.0 * float(weighted.sum())
-        return np.array(gradient)
+    def gram(self, x: Array) -> Gram:
+        def at(parameters: Array) -> tuple[Array, Callable[[Array], Array]]:
+            value = self.matrix(parameters, x, x)
+
+            def contract(weights: Array) -> Array:
+                weighted = weights * value
+                gradient = [0.0] * len(parameters)
+                for i, length in enumerate(np.exp(parameters[:-1])):
+                    r = _SQRT5 * np.abs(x[:, i, None] - x[None, :, i]) / length
+                    gradient[i] = float(np.sum(weighted * (r * r * (1.0 + r)) / (3.0 + 3.0 * r + r * r)))
+                gradient[-1] = 2.0 * float(weighted.sum())
+                return np.array(gradient)
+
+            return value, contract
+
+        return at
 
     def hyperprior(self, d: int, scale: float) -> HyperPrior:
         return _ard_hyperprior(d, scale)
@@ -132,34 +154,45 @@ class AdditiveKernel:
         lengths, single, pair = self._split(parameters, a.shape[1])
         share = single + 0.5 * pair.sum(axis=1)
         active = np.flatnonzero(share > 1e-8 * share.sum())
-        value = np.zeros((len(a), len(b)))
-        factors = np.empty((len(active), len(a), len(b)))
-        for row, i in enumerate(active):
-            np.subtract(a[:, i, None] / lengths[i], b[None, :, i] / lengths[i], out=factors[row])
-            np.exp(-0.5 * factors[row] ** 2, out=factors[row])
-            value += single[i] * factors[row]
-            if row:  # with all pairs before it
-                partners = np.tensordot(pair[i, active[:row]], factors[:row], axes=1)
-                value += factors[row] * partners
+        single, half = single[active, None], 0.5 * pair[np.ix_(active, active)]
+        a, b = (a / lengths)[:, active].T, (b / lengths)[:, active].T
+        value = np.empty((a.shape[1], b.shape[1]))
+        width = max(_BLOCK // a.shape[1], 1)
+        for i in range(0, b.shape[1], width):  # in blocks that stay in the processor's cache
+            gap = (a[:, :, None] - b[:, None, i : i + width]).reshape(len(active), -1)
+            factors = np.exp(-0.5 * gap**2)
+            terms = factors * (single + half @ factors)
+            value[:, i : i + width] = terms.sum(axis=0).reshape(a.shape[1], -1)
         return value
 
     def diagonal(self, parameters: Array, a: Array) -> Array:
         _, single, pair = self._split(parameters, a.shape[1])
         return np.full(len(a), single.sum() + 0.5 * pair.sum())
 
-    def contract(self, parameters: Array, x: Array, weights: Array) -> Array:
+    def gram(self, x: Array) -> Gram:
         n, d = x.shape
-        lengths, single, pair = self._split(parameters, d)
         lower = np.tril_indices(n)
-        w = weights[lower] * np.where(lower[0] == lower[1], 1.0, 2.0)  # each off-diagonal element counts twice
-        squared = ((x[lower[0]] - x[lower[1]]).T / lengths[:, None]) ** 2  # (d, n(n+1)/2)
-        factors = np.exp(-0.5 * squared)
-        weighted = factors * w
-        gradient_lengths = np.sum(weighted * squared * (single[:, None] + pair @ factors), axis=1)
-        products = weighted @ factors.T
-        return np.concatenate(
-            [gradient_lengths, 2.0 * single * weighted.sum(axis=1), 2.0 * (pair * products)[np.triu_indices(d, 1)]]
-        )
+        distances = (x[lower[0]] - x[lower[1]]).T ** 2  # (d, n(n+1)/2)
+        count = np.where(lower[0] == lower[1], 1.0, 2.0)  # each off-diagonal element counts twice
+
+        def at(parameters: Array) -> tuple[Array, Callable[[Array], Array]]:
+            lengths, single, pair = self._split(parameters, d)
+            squared = distances / lengths[:, None] ** 2
+            factors = np.exp(-0.5 * squared)
+            partners = pair @ factors
+            value = np.zeros((n, n))
+            value[lower] = single @ factors + 0.5 * np.einsum("ij,ij->j", factors, partners)
+
+            def contract(weights: Array) -> Array:
+                weighted = factors * (weights[lower] * count)
+                gradient_lengths = np.einsum("ij,ij->i", weighted * squared, single[:, None] + partners)
+                products = weighted @ factors.T
+                gradient_pairs = 2.0 * (pair * products)[np.triu_indices(d, 1)]
+                return np.concatenate([gradient_lengths, 2.0 * single * weighted.sum(axis=1), gradient_pairs])
+
+            return value, contract
+
+        return at
 
     def hyperprior(self, d: int, scale: float) -> HyperPrior:
         pairs = d * (d - 1) // 2

@@ -30,6 +30,7 @@ class Model(NamedTuple):
 _KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52, "additive": ADDITIVE}
 _DEPTH = 10.0  # nats of log L^γ below the maximum from where on shaped noise grows
 _SLOPE = 0.1  # sd of that noise per nat
+_HOPELESS = 30.0  # nats
 _RECONSIDER = 5  # fits after which all models compete again
 
 
@@ -81,6 +82,9 @@ def fit(
     due = model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
     if model is not None and not due:
         models = [model]
+    if due and model is not None:  # those far behind at their last hyperparameters would not catch up
+        scores = {m: _surrogate(x, y, noise, m, gamma, memory.warm[m])[1] for m in models}
+        models = [m for m in models if scores[m] > max(scores.values()) - _HOPELESS]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
     fitted = {m: _surrogate(x, y, noise, m, gamma, memory.warm.get(m), search=True, cold=cold) for m in models}
     best = max(fitted, key=lambda m: fitted[m][1])
