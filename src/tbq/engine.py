@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from tbq import evidence, models, search, tempering, validation
+from tbq import aims, evidence, feasibility, models, search, tempering, validation
 from tbq.acquisition import Target, puq_at
+from tbq.assessment import Assessment, assess
 from tbq.evaluation import Evaluation, Proposal, Status
-from tbq.lognormal import WILD, LogNormal, Points
 from tbq.particles import Moved
 from tbq.population import Population, follow
 from tbq.prior import Prior
 from tbq.randomness import stream
 from tbq.result import Record, Stage, Stop
 from tbq.settings import Settings
-from tbq.surrogate import Surrogate
+from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array
 
 _IN_A_ROW = 2  # times the stopping condition must hold
@@ -34,6 +34,8 @@ _SURPRISE_CAP = 25.0
 _SURPRISES_KEPT = 30
 _PRIOR_SURPRISES = 5  # runs that the starting inflation is worth
 _MOST_INFLATION = 4.0
+_ALLOWANCE = 2.5  # tolerances that each part of the error may have at the end
+_POOR_QUADRATURE = 0.1  # error of a fresh quadrature from which on it has found something that its points miss
 _LEAST_RUNS = 3  # successful runs without which there is no surrogate
 
 
@@ -42,7 +44,7 @@ class Learned:
     """What the finished runs say of the current stage."""
 
     stage: int
-    surrogate: LogNormal
+    surrogate: Surrogate[Any]
     target: Target
     candidates: Array  # points worth ranking
     weights: Array  # of the population, at γ
@@ -68,8 +70,11 @@ class State:
     pending: tuple[Proposal, ...] = ()
     next_id: int = 0
     memory: models.Memory = field(default_factory=models.Memory)
+    border: feasibility.Region | None = None  # of zero likelihood, once a run found it
+    reach: feasibility.Region | None = None  # where runs do not fail, once one did
     learned: Learned | None = None
     satisfied: int = 0
+    assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
     check: validation.Check | None = None  # under way: the runs that decide whether to believe the surrogate
     check_error: float = 0.0  # of the log-evidence, as the last check found it
     surprises: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
@@ -139,9 +144,13 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     proposals = []
     for i, named in enumerate(settings.named_acquisitions(n)):
         aim, candidates, number = target, learned.candidates, state.next_id + i
-        if settings.explore_every and number % settings.explore_every == 0:
-            aim, candidates = _exploration(state, target.surrogate, number)
+        if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
+            aim, candidates = aims.doubt(state.assessment)
+        elif settings.explore_every and number % settings.explore_every == 0:
+            whole, rng = state.past[0] if state.past else state.population, stream(state.seed, "exploration", number)
+            aim, candidates = aims.exploration(whole, target.surrogate, prior, settings, rng)
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
+        aim = replace(aim, log_weight=learned.target.log_weight)
         choice = search.choose([named], aim, candidates, all_known, domain, climb=settings.climb)[0]
         believed.append(choice.z)
         if i + 1 < n:
@@ -151,56 +160,68 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     return proposals
 
 
-def _exploration(state: State, surrogate: Surrogate[Any], number: int) -> tuple[Target, Array]:
-    """A flat target over the whole prior, which still asks where the later stages no longer look."""
-    whole = state.past[0] if state.past else state.population
-    z = whole.z[: state.settings.candidates]
-    points = surrogate.at(z)
-
-    def log_terms(gamma: float) -> Array:
-        return surrogate.log_mean(points, gamma) - np.log(len(z))
-
-    gamma = tempering.next_gamma(log_terms, 0.0, state.settings.explore_cov)
-    log_evidence, weights = evidence.normalise(log_terms(gamma))
-    rng = stream(state.seed, "exploration", number)
-    index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, state.settings.nodes, rng)
-    log_prior = state.prior.log_density_working
-    return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
-
-
 # --- learning -----------------------------------------------------------------------------------------------
 
 
 def _learn(state: State) -> State:
     """Fit, assess, and go as far as the runs so far allow: through stages, to a check, to the end."""
-    if state.check is not None:
-        if not state.check.complete(state.evaluations):
-            return state
-        believed, error = state.check.passed(state.evaluations), state.check.error(state.evaluations)
-        surrogate, memory = _fit(state)
-        state = _assess(replace(state, memory=memory, check=None, check_error=error, satisfied=0), surrogate)
-        still = state.satisfied > 0 and state.learned is not None and state.learned.gamma == 1.0
-        return replace(state, satisfied=0, stop=_met(state) if believed and still else None)
+    state = _find_borders(state)
+    if state.check is not None and not state.check.complete(state.evaluations):
+        return state
     surrogate, memory = _fit(state)
-    state = _assess(replace(state, memory=memory), surrogate)
+    state = replace(state, memory=memory, assessment=None)
+    if state.check is not None:
+        return _conclude_check(state, state.check, surrogate)
+    state = _assess(state, surrogate)
     while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
         state = _assess(advance(state), surrogate)
     if state.satisfied < _IN_A_ROW:
         return state
-    if state.settings.check_runs == 0:
-        return replace(state, stop=_met(state))
-    room = state.settings.max_evaluations - len(state.evaluations) - len(state.pending)
-    if room < state.settings.check_runs:  # what is left of the budget cannot decide it
+    state = _assess_all(state)
+    if not _certain(state):
         return state
+    if state.settings.check_runs == 0:
+        return replace(state, stop=Stop.CONVERGED)
+    return _plan_check(state)
+
+
+def _assess_all(state: State) -> State:
+    """Look at the evidence once more, from all sides."""
+    assert state.learned is not None
+    populations = (*state.past, state.population)
+    found = assess(populations, state.learned.surrogate, state.prior, state.settings, state.seed)
+    return replace(state, assessment=found)
+
+
+def _certain(state: State) -> bool:
+    """Whether that look found nothing that the stage did not know. With the paper's estimators it is not asked."""
+    if state.settings.inflation == 1.0:
+        return True
+    found, limit = state.assessment, _ALLOWANCE * state.settings.tolerance[1]
+    assert found is not None
+    return max(found.of_surrogate, found.of_hyperparameters) <= limit and found.of_quadrature <= _POOR_QUADRATURE
+
+
+def _plan_check(state: State) -> State:
+    settings, found = state.settings, state.assessment
+    assert found is not None
+    if settings.max_evaluations - len(state.evaluations) - len(state.pending) < settings.check_runs:
+        return state  # what is left of the budget cannot decide it
     rng = stream(state.seed, "check", len(state.evaluations))
-    check = validation.plan(state.population, surrogate, state.prior, state.settings, state.next_id, rng)
+    check = validation.plan(
+        state.population, found.posterior, found.surrogate, state.prior, settings, state.next_id, rng
+    )
     return replace(state, check=check)
 
 
-def _met(state: State) -> Stop:
-    """The tolerance is met; that is not enough where zero likelihood was found, whose border is not modelled."""
-    infeasible = any(e.status is Status.INFEASIBLE for e in state.evaluations)
-    return Stop.INFEASIBLE if infeasible else Stop.CONVERGED
+def _conclude_check(state: State, check: validation.Check, surrogate: Surrogate[Any]) -> State:
+    """The check is complete: stop if it and the tolerance agree, or go on."""
+    error, believed = check.error(state.evaluations), check.passed(state.evaluations)
+    state = _assess(replace(state, check=None, check_error=error, satisfied=0), surrogate)
+    if not believed or state.satisfied == 0 or state.learned is None or state.learned.gamma < 1.0:
+        return replace(state, satisfied=0)
+    state = _assess_all(state)
+    return replace(state, satisfied=0, stop=Stop.CONVERGED if _certain(state) else None)
 
 
 def _surprises(state: State, evaluations: Sequence[Evaluation]) -> tuple[float, ...]:
@@ -209,10 +230,11 @@ def _surprises(state: State, evaluations: Sequence[Evaluation]) -> tuple[float, 
     if state.learned is None or not good:
         return ()
     y = np.array([e.log_likelihood for e in good])
-    points = state.learned.surrogate.at(state.prior.to_working(np.array([e.theta for e in good])))
+    surrogate = state.learned.surrogate
+    mean, variance = surrogate.log_likelihood(surrogate.at(state.prior.to_working(np.array([e.theta for e in good]))))
     best = max(e.log_likelihood for e in (*state.evaluations, *good) if e.status is Status.OK)
-    matters = state.learned.gamma * (best - np.maximum(y, points.mean)) < _RELEVANT_DEPTH
-    z = (y - points.mean) / np.hypot(np.sqrt(points.variance), _SURPRISE_FLOOR)
+    matters = state.learned.gamma * (best - np.maximum(y, mean)) < _RELEVANT_DEPTH
+    z = (y - mean) / np.hypot(np.sqrt(variance), _SURPRISE_FLOOR)
     return tuple(float(v) for v in np.minimum(z[matters] ** 2, _SURPRISE_CAP))
 
 
@@ -226,21 +248,30 @@ def _inflation(state: State) -> float:
     return float(np.clip(learned, start, _MOST_INFLATION))
 
 
-def _fit(state: State) -> tuple[LogNormal, models.Memory]:
+def _fit(state: State) -> tuple[Surrogate[Any], models.Memory]:
     good = [e for e in state.evaluations if e.status is Status.OK]
     z = state.prior.to_working(np.array([e.theta for e in good]))
     y = np.array([e.log_likelihood for e in good])
     noise = np.full(len(y), state.settings.noise_sd**2)
     gamma = state.learned.gamma if state.learned else 1e-6
-    surrogate, memory = models.fit(z, y, noise, state.settings.kernel, gamma, state.memory)
-    surrogate = replace(surrogate, cap=state.settings.mean_cap, inflation=_inflation(state))
+    fitted, memory = models.fit(z, y, noise, state.settings.kernel, gamma, state.memory)
+    surrogate: Surrogate[Any] = replace(fitted, cap=state.settings.mean_cap, inflation=_inflation(state))
     for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
-        if e.status is not Status.OK:
+        if e.status.is_failure:
             surrogate = surrogate.believe(state.prior.to_working(e.theta[None, :])[0])
-    return surrogate, memory
+    return surrogate if state.border is None else feasibility.Bounded(surrogate, state.border), memory
 
 
-def _assess(state: State, surrogate: LogNormal) -> State:
+def _find_borders(state: State) -> State:
+    """Learn where runs find zero likelihood and where they fail, as soon as some did."""
+    z = state.prior.to_working(np.array([e.theta for e in state.evaluations]))
+    failed = np.array([e.status.is_failure for e in state.evaluations])
+    zero = np.array([e.status is Status.INFEASIBLE for e in state.evaluations])
+    border = feasibility.learn(z[~failed], ~zero[~failed], state.border)
+    return replace(state, border=border, reach=feasibility.learn(z, ~failed, state.reach))
+
+
+def _assess(state: State, surrogate: Surrogate[Any]) -> State:
     """Choose γ, measure the tempered evidence and its coefficient of variation, test for the end of the stage."""
     settings, population = state.settings, state.population
     count, stage = len(state.evaluations), len(state.past) + 1
@@ -257,7 +288,7 @@ def _assess(state: State, surrogate: LogNormal) -> State:
     cov = evidence.evidence_cov(surrogate, nodes, node_weights, gamma)
     bound = evidence.evidence_cov_bound(surrogate, points, weights, gamma, WILD)
     log_prior = state.prior.log_density_working
-    weight = (lambda z: population.log_density_at(z) + log_prior(z)) if settings.weighted_search else None
+    weight = _search_weight(state)
     target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)
     met = condition_met(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
     record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description)
@@ -269,6 +300,14 @@ def _assess(state: State, surrogate: LogNormal) -> State:
     )
 
 
+def _search_weight(state: State) -> Callable[[Array], Array] | None:
+    """What a run's worth is weighted by: the chance that it does not fail and, for the paper, the last density."""
+    reach, population, log_prior = state.reach, state.population, state.prior.log_density_working
+    if state.settings.weighted_search:
+        return lambda z: population.log_density_at(z) + log_prior(z)
+    return None if reach is None else reach.log_probability
+
+
 def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
     limit, share = state.settings.temper_cov, state.population.share
     if np.isinf(limit):
@@ -278,6 +317,8 @@ def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
         return last.gamma
     if share < 1.0:  # points of the prior that carry no weight are no sign of too large a step
         limit = np.sqrt((1.0 + limit**2) / (1.0 - share) - 1.0)
+    elif state.border is not None:  # nor are points where the likelihood is zero
+        limit = np.sqrt((1.0 + limit**2) * (1.0 + tempering.weight_cov(log_terms(0.0)) ** 2) - 1.0)
     return tempering.next_gamma(log_terms, state.population.gamma, limit)
 
 
@@ -288,7 +329,7 @@ def condition_met(settings: Settings, cov: float, bound: float, tolerance: float
     return cov <= tolerance
 
 
-def _screen(state: State, target: Target, points: Points) -> Array:
+def _screen(state: State, target: Target, points: Any) -> Array:
     """Points of the population worth ranking: the most uncertain ones, and a third at random."""
     z = state.population.z
     n = min(state.settings.candidates, len(z))

@@ -19,6 +19,11 @@ class Status(StrEnum):
     FAILED = "failed"  # exception, nan, +inf, or not a number at all
     LOST = "lost"  # the worker died
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the run says nothing of the likelihood."""
+        return self not in (Status.OK, Status.INFEASIBLE)
+
 
 @dataclass(frozen=True)
 class Proposal:

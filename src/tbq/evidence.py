@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from tbq.surrogate import P, Surrogate
+from tbq.surrogate import WILD, P, Surrogate
 from tbq.types import Array, IntArray
 
-_LARGEST_LOG_RATIO = 600.0  # exp of it is finite; a surrogate that wild is not converged anyway
+_LARGEST_LOG_RATIO = WILD**2
 _PLACEMENT_CAP = 2.0  # nodes are placed for the variance too, but not beyond this many nats of spread
 
 

@@ -24,6 +24,7 @@ NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth
 _COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 8192  # points predicted at once
 _ENOUGH = 1e-6  # relative gain of the score below which the search for hyperparameters ends
+_ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
 _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
 
@@ -186,19 +187,24 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
     """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
     problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis)
     prior = problem.hyperprior
-    step = 0.05
+    width = 0.05
     hessian = np.array(
         [
-            (problem.log_posterior(gp.parameters - e)[1] - problem.log_posterior(gp.parameters + e)[1]) / (2.0 * step)
-            for e in step * np.eye(len(gp.parameters))
+            (problem.log_posterior(gp.parameters - e)[1] - problem.log_posterior(gp.parameters + e)[1]) / (2.0 * width)
+            for e in width * np.eye(len(gp.parameters))
         ]
     )
     values, vectors = linalg.eigh(0.5 * (hessian + hessian.T))
     widths = 1.0 / np.sqrt(np.maximum(values, 1.0 / np.max(prior.sd) ** 2))  # never wider than the prior
     for draw in rng.standard_normal((n, len(values))):
-        parameters = np.clip(gp.parameters + vectors @ (widths * draw), prior.low, prior.high)
-        if problem.factorise(parameters) is not None:
-            yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters)
+        step = vectors @ (widths * draw)
+        for share in (1.0, 0.5, 0.25):  # the posterior is no normal: less of a step that is worse than one would have
+            parameters = np.clip(gp.parameters + share * step, prior.low, prior.high)
+            factors = problem.factorise(parameters)
+            allowed = 0.5 * share**2 * (draw @ draw) + _ASKEW
+            if factors is not None and gp.score - problem.score(factors, parameters) < allowed:
+                yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters)
+                break
 
 
 @dataclass(frozen=True)

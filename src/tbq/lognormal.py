@@ -9,16 +9,14 @@ where a(z) = γ c(z, z⁺)/s(z⁺) and s² is the predictive variance of the new
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tbq.gp import GP, NUGGET, Projection
+from tbq.gp import GP, NUGGET, Projection, hyperparameter_draws
+from tbq.surrogate import WILD
 from tbq.types import Array, IntArray
-
-# |a| is how many nats (1 sd) the new run is expected to move a node. Beyond this many the expectation of exp(a²)
-# rests on events no one will see, and a few wild nodes would rule: the excess is compressed into one nat.
-WILD = 4.0
 
 
 @dataclass(frozen=True)
@@ -89,9 +87,15 @@ class LogNormal:
         """Of the log-likelihood, without inflation."""
         return self.gp.covariance(a.latent, b.latent) * np.outer(a.slope, b.slope)
 
+    def log_likelihood(self, points: Points) -> tuple[Array, Array]:
+        return points.mean, points.variance
+
     def log_mean(self, points: Points, gamma: float) -> Array:
         spread = np.minimum(gamma * np.sqrt(points.variance), self.cap)
         return gamma * points.mean + 0.5 * spread**2
+
+    def log_spread(self, points: Points, gamma: float) -> Array:
+        return gamma * np.sqrt(points.variance)
 
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
         return (self.inflation * gamma) ** 2 * self.covariance(a, b)
@@ -118,12 +122,19 @@ class LogNormal:
         mean = float(self.gp.project(z[None, :]).mean[0])
         return replace(self, gp=self.gp.condition(z, mean, self._new_noise))
 
+    def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[LogNormal]:
+        for gp in hyperparameter_draws(self.gp, n, rng):
+            yield replace(self, gp=gp)
+
     @property
     def _new_noise(self) -> float:
         return float(np.min(self.gp.noise))
 
     def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:
-        """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes)."""
+        """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes).
+
+        The excess over ``WILD`` is compressed into one nat.
+        """
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
         predictive = new.slope * np.sqrt(new.latent.variance + noise)

@@ -30,8 +30,9 @@ class Model(NamedTuple):
 _KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52, "additive": ADDITIVE}
 _DEPTH = 10.0  # nats of log L^γ below the maximum from where on shaped noise grows
 _SLOPE = 0.1  # sd of that noise per nat
-_HOPELESS = 30.0  # nats
-_RECONSIDER = 5  # fits after which all models compete again
+_GROWTH = 1.2  # of the data, after which all models compete again
+_RECONSIDER = 5  # fits after which those do that were not far behind
+_HOPELESS = 30.0  # nats: far behind
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Memory:
     """What one fit leaves to the next: the model in use, when it was chosen and fitted, and all hyperparameters."""
 
     model: Model | None = None
+    contenders: tuple[Model, ...] = ()
+    contest_at: int = 0
     chosen_at: int = 0
     fitted_at: int = 0
     warm: Mapping[Model, Array] = field(default_factory=dict)
@@ -78,19 +81,19 @@ def fit(
     n, model = len(y), memory.model
     if model is not None and n - memory.fitted_at < pace(n):
         return _surrogate(x, y, noise, model, gamma, memory.warm[model])[0], memory
-    models = competitors(choice, x.shape[1])
-    due = model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
+    everyone = n >= _GROWTH * memory.contest_at
+    models = competitors(choice, x.shape[1]) if everyone else list(memory.contenders)
+    due = everyone or model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
     if model is not None and not due:
         models = [model]
-    if due and model is not None:  # those far behind at their last hyperparameters would not catch up
-        scores = {m: _surrogate(x, y, noise, m, gamma, memory.warm[m])[1] for m in models}
-        models = [m for m in models if scores[m] > max(scores.values()) - _HOPELESS]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
     fitted = {m: _surrogate(x, y, noise, m, gamma, memory.warm.get(m), search=True, cold=cold) for m in models}
     best = max(fitted, key=lambda m: fitted[m][1])
     memory = replace(
         memory,
         model=best,
+        contest_at=n if everyone else memory.contest_at,
+        contenders=tuple(m for m in fitted if fitted[m][1] > fitted[best][1] - _HOPELESS) if due else memory.contenders,
         chosen_at=n if due else memory.chosen_at,
         fitted_at=n,
         warm={**memory.warm, **{m: s.gp.parameters for m, (s, _) in fitted.items()}},

@@ -9,10 +9,10 @@ import numpy as np
 
 from tbq.errors import ArgumentError, MissingDependencyError
 from tbq.evaluation import Evaluation
-from tbq.lognormal import LogNormal
 from tbq.prior import Prior
 from tbq.problems import Problem
 from tbq.result import Result
+from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 Axes = Any  # matplotlib's types are not ours to promise
@@ -48,7 +48,7 @@ def runs(initial: Sequence[Evaluation], chosen: Sequence[Evaluation], axes: Axes
     return axes
 
 
-def tempered_density(prior: Prior, surrogate: LogNormal, gamma: float, axes: Axes) -> Axes:
+def tempered_density(prior: Prior, surrogate: Surrogate[Any], gamma: float, axes: Axes) -> Axes:
     """The density proportional to E[L^γ] p of two parameters, normalised to a maximum of one."""
     grid, x, y = _mesh(*_limits(prior.sample(4000, 0)))
     value = surrogate.log_mean(surrogate.at(prior.to_working(grid)), gamma) + prior.log_density(grid)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tbq import evidence, particles
-from tbq.lognormal import LogNormal
 from tbq.prior import Prior
+from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 _OPTIMISM_CAP = 3.0  # nats: what a standard deviation may add to an optimistic density
@@ -26,7 +27,7 @@ class Population:
     log_density: Array  # of the mixture, relative to the prior's, at the points
     gamma: float = 0.0
     share: float = 1.0
-    surrogate: LogNormal | None = None  # None where all points are the prior's
+    surrogate: Surrogate[Any] | None = None  # None where all points are the prior's
     optimism: float = 0.0
     log_constant: float = 0.0  # log c
 
@@ -43,11 +44,11 @@ class Population:
         return _log_mixture(log_q, self.log_constant, self.share)
 
 
-def log_optimistic(surrogate: LogNormal, z: Array, gamma: float, optimism: float) -> Array:
+def log_optimistic(surrogate: Surrogate[Any], z: Array, gamma: float, optimism: float) -> Array:
     """log E[L^γ] raised by some standard deviations of log L^γ: high wherever the likelihood may be."""
     points = surrogate.at(z)
-    spread = np.sqrt(surrogate.log_ratio_diagonal(points, gamma)) / surrogate.inflation
-    return surrogate.log_mean(points, gamma) + optimism * np.minimum(spread, _OPTIMISM_CAP)
+    spread = np.minimum(surrogate.log_spread(points, gamma), _OPTIMISM_CAP)
+    return surrogate.log_mean(points, gamma) + optimism * spread
 
 
 def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
@@ -58,7 +59,7 @@ def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
 
 def follow(
     old: Population,
-    surrogate: LogNormal,
+    surrogate: Surrogate[Any],
     gamma: float,
     prior: Prior,
     *,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
 from tbq import particles
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation, Status
-from tbq.lognormal import WILD, LogNormal
 from tbq.online import PosteriorPrior
 from tbq.prior import Prior, Seed, as_rows
+from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array, ArrayLike
 
 
@@ -21,7 +22,6 @@ class Stop(Enum):
     """Why a run ended, as the sentence that the user reads."""
 
     CONVERGED = "The evidence's coefficient of variation met the tolerance twice in a row."
-    INFEASIBLE = "The tolerance was met, but zero likelihood was found and its border is not modelled."
     BUDGET = "The budget of evaluations was used up before the tolerance was met and checked."
     NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
     UNFINISHED = "The run is not finished."
@@ -35,7 +35,7 @@ class ErrorBudget:
     hyperparameters: float  # what is not known of the surrogate itself
     monte_carlo: float  # what the quadrature misses
     check: float = 0.0  # what the last check runs found the surrogate to be off by
-    failures: float = 0.0  # mass that may not exist, around runs that gave no number
+    failures: float = 0.0  # mass around runs that failed, as the surrogate expects it from their neighbours
 
     @property
     def total(self) -> float:
@@ -76,7 +76,7 @@ class Result:
     """Posterior and evidence of one run. Logarithms are natural."""
 
     prior: Prior
-    surrogate: LogNormal | None
+    surrogate: Surrogate[Any] | None
     log_evidence: float
     errors: ErrorBudget
     samples: Array  # (n, d) posterior draws
@@ -163,7 +163,7 @@ class Result:
     def __str__(self) -> str:
         return self.summary()
 
-    def _learned(self) -> LogNormal:
+    def _learned(self) -> Surrogate[Any]:
         if self.surrogate is None:
             raise TbqError(f"Result: there is no posterior. {self.stop.value}")
         return self.surrogate
@@ -202,8 +202,10 @@ class Result:
         outcome = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s])
         seconds = sum(e.seconds for e in self.evaluations)
         lines = [f"evaluations    {outcome or 'none'}; {seconds:.3g} s in the log-likelihood"]
-        if counts[Status.INFEASIBLE]:
-            lines.append("               infeasible points are left out: the evidence includes the mass the surrogate")
-            lines.append("               expects around them, and is too large where that mass does not exist")
+        if self.errors.failures > 0.01:
+            hidden = -np.expm1(-self.errors.failures)
+            lines.append(
+                f"               failed runs may hide mass: {100 * hidden:.0f} % of the posterior lies next to them"
+            )
         messages = [e.message for e in self.evaluations if e.message]
         return lines + ([f"last message   {messages[-1]}"] if messages else [])

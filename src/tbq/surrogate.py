@@ -13,11 +13,16 @@ Points live in the prior's working coordinates. ``at`` does the expensive part o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
 from tbq.types import Array, IntArray
+
+# The most nats (1 sd) that anything is believed to move the log-likelihood by. Beyond, expectations of exponentials
+# rest on events no one will see, and a few wild points would rule.
+WILD = 4.0
 
 
 class Points(Protocol):
@@ -40,8 +45,14 @@ class Surrogate(Protocol[P]):
     def at(self, z: Array) -> P:
         """Prepare points, shape (n, d)."""
 
+    def log_likelihood(self, points: P) -> tuple[Array, Array]:
+        """Mean and variance of log L, shapes (n,)."""
+
     def log_mean(self, points: P, gamma: float) -> Array:
         """log E[L^γ], shape (n,)."""
+
+    def log_spread(self, points: P, gamma: float) -> Array:
+        """How many nats L^γ may well lie above its mean, without inflation, shape (n,)."""
 
     def log_ratio(self, a: P, b: P, gamma: float) -> Array:
         """log ρ between two sets of points, shape (n, m)."""
@@ -57,6 +68,9 @@ class Surrogate(Protocol[P]):
 
     def believe(self, z: Array) -> Self:
         """The surrogate after a run at one point z that returns just what is expected there."""
+
+    def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Self]:
+        """The surrogate at up to ``n`` other plausible hyperparameters."""
 
 
 def log_expm1(x: Array) -> Array:

@@ -50,7 +50,7 @@ class _Counter:
         proposals = [Proposal(self.calls + i, row, 0, "tmcmc", np.nan) for i, row in enumerate(theta)]
         done = evaluate(self.log_likelihood, proposals, self.executor, self.vectorized)
         self.calls += len(done)
-        self.failures += sum(e.status not in (Status.OK, Status.INFEASIBLE) for e in done)
+        self.failures += sum(e.status.is_failure for e in done)
         return np.array([e.log_likelihood if e.status is Status.OK else -np.inf for e in done])
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tbq.evaluation import Evaluation, Proposal, Status
-from tbq.lognormal import LogNormal
-from tbq.population import Population, follow
+from tbq.population import Population
 from tbq.prior import Prior
 from tbq.settings import Settings
+from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 _LIMIT = 5.0  # tolerances of the evidence that the residuals that matter may have, root mean square
@@ -66,7 +67,8 @@ class Check:
 
 def plan(
     population: Population,
-    surrogate: LogNormal,
+    posterior: Population,
+    surrogate: Surrogate[Any],
     prior: Prior,
     settings: Settings,
     first_id: int,
@@ -74,17 +76,6 @@ def plan(
 ) -> Check:
     """Half of the points are posterior draws; the others are the most uncertain of the optimistic population."""
     n = settings.check_runs
-    posterior, _ = follow(
-        population,
-        surrogate,
-        1.0,
-        prior,
-        size=settings.population,
-        steps=settings.chain_length,
-        optimism=0.0,
-        share=0.0,
-        rng=rng,
-    )
     points = list(posterior.z[rng.choice(len(posterior.z), (n + 1) // 2, replace=False)])
     moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
     believing = surrogate
@@ -92,10 +83,11 @@ def plan(
         believing = believing.believe(z)
     while len(points) < n:
         crowd = moved[rng.choice(len(moved), _CROWD, replace=False)]
-        points.append(crowd[int(np.argmax(believing.at(crowd).variance))])
+        points.append(crowd[int(np.argmax(believing.log_likelihood(believing.at(crowd))[1]))])
         believing = believing.believe(points[-1])
     z = np.array(points)
-    draws = surrogate.at(posterior.z).mean
+    draws, _ = surrogate.log_likelihood(surrogate.at(posterior.z))
     threshold = float(np.quantile(draws, _LOWEST))
     limit = _LIMIT * settings.tolerance[1]
-    return Check(first_id, prior.from_working(z), surrogate.at(z).mean, threshold, limit)
+    expected, _ = surrogate.log_likelihood(surrogate.at(z))
+    return Check(first_id, prior.from_working(z), expected, threshold, limit)

@@ -1,0 +1,43 @@
+"""What a run is for, other than the stage it is made in: a look over the whole prior, or a doubt before the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tbq import evidence, tempering
+from tbq.acquisition import Target
+from tbq.assessment import Assessment
+from tbq.population import Population
+from tbq.prior import Prior
+from tbq.settings import Settings
+from tbq.surrogate import Surrogate
+from tbq.types import Array
+
+_HEAVIEST = 50  # points of a quadrature that are suspected where its error is large
+
+
+def exploration(
+    whole: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
+) -> tuple[Target, Array]:
+    """A flat target over the whole prior, which still asks where the later stages no longer look."""
+    z = whole.z[: settings.candidates]
+    points = surrogate.at(z)
+
+    def log_terms(gamma: float) -> Array:
+        return surrogate.log_mean(points, gamma) - np.log(len(z))
+
+    gamma = tempering.next_gamma(log_terms, 0.0, settings.explore_cov)
+    log_evidence, weights = evidence.normalise(log_terms(gamma))
+    index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
+    log_prior = prior.log_density_working
+    return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
+
+
+def doubt(found: Assessment) -> tuple[Target, Array]:
+    """What a last look at the evidence leaves to be asked: where its error is, or where another surrogate differs."""
+    if found.of_hyperparameters > max(found.of_surrogate, found.of_quadrature):
+        return found.target, found.suspect[None, :]
+    heaviest = found.z[np.argsort(-found.weights)[:_HEAVIEST]]
+    return found.target, np.vstack([heaviest, found.target.node_z])

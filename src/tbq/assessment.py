@@ -1,0 +1,139 @@
+"""How well the evidence is known at the end: by fresh quadrature, over plausible surrogates, with all of its errors.
+
+The ratios of the stages were taken with the surrogates of their time. Here everything is taken once more with the
+last surrogate, at no extra run, in two ways: by importance sampling from a mixture fitted to the posterior draws, and
+by MBAR over the populations of all stages. The one with the smaller Monte-Carlo error counts. What this finds that
+the stages did not see, such as a corner of the prior where a surrogate invents a peak, becomes the next run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tbq import evidence, importance
+from tbq.acquisition import Target
+from tbq.mbar import mbar
+from tbq.particles import Moved
+from tbq.population import Population, follow
+from tbq.prior import Prior
+from tbq.randomness import stream
+from tbq.settings import Settings
+from tbq.surrogate import Surrogate
+from tbq.types import Array
+
+_IMPORTANCE_POINTS = 2**13
+_MBAR_POINTS = 2**13  # over all populations
+_ALTERNATIVES = 12  # surrogates with other hyperparameters
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """Points and log-weights with Z = Σ e^{ω_k} E[L(z_k)], and the relative Monte-Carlo error of that."""
+
+    z: Array
+    log_weights: Array
+    sd: float
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The evidence under one surrogate, its errors as standard deviations of log Z, and what to do about them."""
+
+    surrogate: Surrogate[Any]
+    posterior: Population
+    moved: Moved
+    z: Array
+    weights: Array  # of z: the posterior
+    log_evidence: float
+    of_surrogate: float
+    of_hyperparameters: float
+    of_quadrature: float
+    target: Target  # what a further run should improve
+    suspect: Array  # the point in which the most deviant surrogate believes most
+
+
+def assess(
+    populations: tuple[Population, ...], surrogate: Surrogate[Any], prior: Prior, settings: Settings, seed: int
+) -> Assessment:
+    """Take the evidence anew. The last population is the one in use, those before it are of earlier stages."""
+    posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
+    rules = [
+        _importance_rule(posterior.z, surrogate, prior, stream(seed, "importance")),
+        _mbar_rule((*populations, posterior), surrogate, stream(seed, "mbar")),
+    ]
+    prepared = [surrogate.at(r.z) for r in rules]
+    taken = [
+        evidence.normalise(surrogate.log_mean(p, 1.0) + r.log_weights) for p, r in zip(prepared, rules, strict=True)
+    ]
+    best = int(np.argmin([r.sd for r in rules]))
+    rule, points, (log_evidence, weights) = rules[best], prepared[best], taken[best]
+    gap = abs(taken[0][0] - taken[1][0]) - 2.0 * float(
+        np.hypot(rules[0].sd, rules[1].sd)
+    )  # beyond what chance explains
+    index, node_weights = evidence.place_nodes(
+        surrogate, points, weights, 1.0, settings.nodes, stream(seed, "final nodes")
+    )
+    nodes = points.take(index)
+    cov = evidence.evidence_cov(surrogate, nodes, node_weights)
+    spread, suspect = _over_hyperparameters(surrogate, rule, log_evidence, stream(seed, "hyperparameters"))
+    return Assessment(
+        surrogate=surrogate,
+        posterior=posterior,
+        moved=moved,
+        z=rule.z,
+        weights=weights,
+        log_evidence=log_evidence,
+        of_surrogate=float(np.sqrt(np.log1p(cov**2))),
+        of_hyperparameters=spread,
+        of_quadrature=float(np.hypot(rule.sd, max(gap, 0.0))),
+        target=Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working),
+        suspect=suspect,
+    )
+
+
+def draw_posterior(
+    population: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
+) -> tuple[Population, Moved]:
+    """Draws of the posterior itself: γ = 1 even where the budget ran out before, no optimism, none of the prior."""
+    size, steps = settings.population, settings.chain_length
+    return follow(population, surrogate, 1.0, prior, size=size, steps=steps, optimism=0.0, share=0.0, rng=rng)
+
+
+def _importance_rule(posterior: Array, surrogate: Surrogate[Any], prior: Prior, rng: np.random.Generator) -> Quadrature:
+    """Points of a mixture fitted to the posterior draws, and of the prior."""
+    mixture = importance.fit_mixture(posterior, *prior.working_bounds, rng)
+    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * _IMPORTANCE_POINTS), rng, "sobol"))
+    draws = importance.sample(mixture, of_prior, prior.log_density_working, _IMPORTANCE_POINTS, rng)
+    log_terms = surrogate.log_mean(surrogate.at(draws.z), 1.0) + draws.log_weights
+    size = evidence.effective_sample_size(evidence.normalise(log_terms)[1])
+    variance = max(1.0 / size - 1.0 / draws.total, 0.0) + prior.constraint_mass_error**2
+    return Quadrature(draws.z, draws.log_weights, float(np.sqrt(variance)))
+
+
+def _mbar_rule(populations: tuple[Population, ...], surrogate: Surrogate[Any], rng: np.random.Generator) -> Quadrature:
+    """The points of all stages, each weighted by the mixture of the densities that they came from."""
+    each = max(_MBAR_POINTS // len(populations), 1)  # at random: every second point of a Sobol sequence is half a space
+    parts = [rng.permutation(p.z)[:each] for p in populations]
+    z = np.concatenate(parts)
+    log_densities = np.array([p.log_density_at(z) for p in populations])
+    log_target = surrogate.log_mean(surrogate.at(z), 1.0)
+    estimate = mbar(log_densities, np.array([float(len(p)) for p in parts]), log_target)
+    return Quadrature(z, estimate.log_weights, estimate.sd)
+
+
+def _over_hyperparameters(
+    surrogate: Surrogate[Any], rule: Quadrature, log_evidence: float, rng: np.random.Generator
+) -> tuple[float, Array]:
+    """Spread of the log-evidence over plausible hyperparameters, and the point that the most deviant ones rest on."""
+    values, heaviest = [], []
+    for other in surrogate.alternatives(_ALTERNATIVES, rng):
+        value, weights = evidence.normalise(other.log_mean(other.at(rule.z), 1.0) + rule.log_weights)
+        values.append(value)
+        heaviest.append(int(np.argmax(weights)))
+    if len(values) < 2:
+        return 0.0, rule.z[0]
+    deviant = int(np.argmax(np.abs(np.array(values) - log_evidence)))
+    return float(np.std(values, ddof=1)), rule.z[heaviest[deviant]]

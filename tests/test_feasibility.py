@@ -1,0 +1,122 @@
+"""The border of zero likelihood: moments against Monte Carlo, evidences against exact ones."""
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import tbq
+from tbq import feasibility
+from tbq import gp as gps
+from tbq.evaluation import Status
+from tbq.feasibility import Bounded, Region
+from tbq.kernels import SE
+from tbq.lognormal import LogNormal
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (14, 2))
+
+
+@pytest.fixture(scope="module")
+def bounded():
+    labels = np.where(X[:, 0] + 0.3 * X[:, 1] < 0.2, 1.0, -1.0)
+    border = gps.build(X, labels, 1e-4, SE, "constant", np.log([0.4, 0.4, 1.5]))
+    values = gps.build(X, -np.sum(X**2, axis=1), 1e-6, SE, "constant", np.log([1.0, 1.0, 0.5]))
+    return Bounded(LogNormal(values, cap=np.inf), Region(border, 1.3))
+
+
+Z = np.array([[0.2, 0.05], [0.38, -0.5], [0.0, 0.65], [-0.1, 0.4], [0.3, 0.2]])  # about the border
+
+
+def draws(bounded, z, n=400_000):
+    """Joint draws of F and L at points, by the definition: h > 0, exp(g)."""
+    rng = np.random.default_rng(1)
+    side = bounded.region.at(z)
+    joint = bounded.region.gp.covariance(side.latent, side.latent) * bounded.region.caution**2
+    scale = side.sd / np.sqrt(np.diag(joint))  # the floor under the standard deviation
+    factor = np.linalg.cholesky(joint * np.outer(scale, scale) + 1e-10 * np.eye(len(z)))
+    feasible = side.t * side.sd + rng.standard_normal((n, len(z))) @ factor.T > 0
+    at = bounded.inner.at(z)
+    factor = np.linalg.cholesky(bounded.inner.covariance(at, at) + 1e-12 * np.eye(len(z)))
+    return feasible, np.exp(at.mean + rng.standard_normal((n, len(z))) @ factor.T)
+
+
+def test_the_covariance_of_two_sides_is_an_orthant_probability(bounded):
+    region, side = bounded.region, bounded.region.at(Z)
+    r = region.caution**2 * region.gp.covariance(side.latent, side.latent) / np.outer(side.sd, side.sd)
+    got = region.covariance(side, side)
+    for i in range(5):
+        for j in range(i):
+            both = stats.multivariate_normal([0, 0], [[1, r[i, j]], [r[i, j], 1]]).cdf([side.t[i], side.t[j]])
+            assert got[i, j] == pytest.approx(both - special.ndtr(side.t[i]) * special.ndtr(side.t[j]), abs=2e-5)
+    probability = side.probability  # of a point with itself, but for the largest correlation that is let in
+    np.testing.assert_allclose(np.diag(got), probability * (1 - probability), atol=0.03)
+
+
+@pytest.mark.parametrize("gamma", [0.4, 1.0])
+def test_moments_are_those_of_the_product(bounded, gamma):
+    feasible, likelihood = draws(bounded, Z)
+    value = feasible * likelihood**gamma
+    at = bounded.at(Z)
+    np.testing.assert_allclose(np.exp(bounded.log_mean(at, gamma)), value.mean(axis=0), rtol=0.02, atol=2e-4)
+    seen = value.mean(axis=0) > 0.02
+    ratio = (value.T @ value / len(value)) / np.outer(value.mean(axis=0), value.mean(axis=0))
+    got = np.exp(bounded.log_ratio(at, at, gamma))
+    off = ~np.eye(5, dtype=bool) & np.outer(seen, seen)
+    np.testing.assert_allclose(got[off], ratio[off], rtol=0.05)
+    np.testing.assert_allclose(np.exp(bounded.log_ratio_diagonal(at, gamma))[seen], np.diag(ratio)[seen], rtol=0.05)
+
+
+def test_a_run_reveals_a_side_as_bayes_theorem_says(bounded):
+    # without a likelihood to learn (γ → 0) the outcome of a run is all there is
+    feasible, _ = draws(bounded, Z)
+    new, nodes = bounded.at(Z[:1]), bounded.at(Z[1:])
+    chance = feasible[:, 0].mean()
+    after = np.array([feasible[feasible[:, 0] == outcome][:, 1:].mean(axis=0) for outcome in (False, True)])
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    shares = after / feasible[:, 1:].mean(axis=0) - 1.0
+    variance = (1 - chance) * (shares[0] @ weights) ** 2 + chance * (shares[1] @ weights) ** 2
+    got = bounded.revealed_variance(new, nodes, weights, 1e-9)
+    assert got[0] == pytest.approx(variance, rel=0.05)
+    each = np.log1p((1 - chance) * shares[0] ** 2 + chance * shares[1] ** 2)
+    np.testing.assert_allclose(bounded.revealed_log_ratio(new, nodes, 1e-9)[0], each, rtol=0.08, atol=1e-3)
+
+
+def test_belief_in_a_point_settles_its_side(bounded):
+    z = Z[2]
+    before = bounded.region.at(z[None, :]).sd[0]
+    assert bounded.believe(z).region.at(z[None, :]).sd[0] < 0.3 * before
+
+
+def test_caution_grows_where_outcomes_contradict_each_other():
+    rng = np.random.default_rng(3)
+    z = rng.uniform(-1, 1, (60, 2))
+    clean = feasibility.learn(z, z[:, 0] < 0.1, None)
+    mixed = feasibility.learn(z, (z[:, 0] < 0.1) ^ (rng.random(60) < 0.2), None)
+    assert clean.caution < mixed.caution
+    assert feasibility.learn(z, np.ones(60, dtype=bool), None) is None
+
+
+def test_half_of_the_prior_may_be_infeasible():
+    problem = tbq.problems.get("cut2")
+    for seed in (0, 1):
+        result = tbq.infer(problem.log_likelihood, problem.prior, seed=seed)
+        error = result.log_evidence - problem.reference.log_evidence
+        assert abs(error) < min(3 * result.log_evidence_sd, 0.15)
+        infeasible = [e for e in result.evaluations if e.status is Status.INFEASIBLE]
+        assert 0 < len(infeasible) < result.n_evaluations / 2
+        assert "zero beyond a learned border" in result.summary()
+
+
+def test_a_fifth_of_the_prior_may_fail():
+    def log_likelihood(theta):
+        if theta[0] > 2.4:
+            raise RuntimeError("mesh tangled")
+        return -0.5 * np.sum((theta / 0.8) ** 2)
+
+    prior = tbq.Prior({"a": stats.uniform(-4, 8), "b": stats.uniform(-4, 8)})
+    result = tbq.infer(log_likelihood, prior, seed=0)
+    exact = np.log(2 * np.pi * 0.8**2 / 64)
+    assert abs(result.log_evidence - exact) < 3 * result.log_evidence_sd
+    assert result.log_evidence_sd < 0.1
+    failed = [e.status is Status.FAILED for e in result.evaluations]
+    assert np.mean(failed[12:]) < 0.25  # the region is avoided, once it is known
