@@ -1,6 +1,6 @@
 """Figures like the paper's, into docs/figures.
 
-Run: python benchmarks/figures.py [bq] [tbq] [readme] [pairs]
+Run: python benchmarks/figures.py [bq] [tbq] [readme] [pairs] [battery]
 """
 
 import runpy
@@ -102,7 +102,7 @@ def _save(figure: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["bq", "tbq", "readme", "pairs"]
+    wanted = sys.argv[1:] or ["bq", "tbq", "readme", "pairs", "battery"]
     for plane in ("u1", "u2", "u3", "u4"):
         if "bq" in wanted:
             bayesian_quadrature(plane)
@@ -113,3 +113,5 @@ if __name__ == "__main__":
     if "pairs" in wanted:
         pairs("dof3", [(0, 1), (0, 2), (1, 2)])
         pairs("ten", [(0, 1), (2, 3), (4, 5), (6, 7)])
+    if "battery" in wanted:
+        runpy.run_path("examples/battery.py")["main"](str(FOLDER))

@@ -23,6 +23,7 @@ def test_cases_can_be_filtered():
     assert len(bench.cases("Result2D_BQ", settings=("paper",))) == 16
     assert {c.acquisition for c in bench.cases("Result10D")} == {"puq", "pvc", "plur", "peur", "interval"}
     assert [c.problem for c in bench.cases(problem="u2", acquisition="peur", settings=("default",))] == ["u2", "u2"]
+    assert [c.method for c in bench.cases("ResultBattery", settings=("paper",))][-1] == "TBQ-PEUR"
     with pytest.raises(tbq.TbqError, match=r"table must be one of .* got 'Result9'"):
         bench.cases("Result9")
 

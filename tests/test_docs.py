@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import tbq
+from tbq.evaluation import Status
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
@@ -66,6 +68,17 @@ def test_the_demo_leaves_a_picture_and_a_summary(tmp_path, monkeypatch, capsys):
     assert "exact evidence" in (tmp_path / "demo/u2.txt").read_text()
     assert "Picture and summary are in" in capsys.readouterr().out
     assert result.converged
+
+
+@pytest.mark.skipif(find_spec("skfem") is None, reason="needs scikit-fem: pip install 'tbq[fem]'")
+def test_the_battery_runs_on_a_process_pool_and_leaves_pictures(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples/battery.py"))
+    result = example["main"](str(tmp_path), max_evaluations=28)
+    assert [e.status for e in result.evaluations] == [Status.OK] * 28
+    assert not result.converged
+    assert "reference evidence 2.310e-04" in capsys.readouterr().out
+    for name in ("marginals", "pairs"):
+        assert (tmp_path / f"battery_{name}.png").stat().st_size > 10_000
 
 
 def test_plots_say_what_they_need():

@@ -79,6 +79,30 @@ def convergence(result: Result, axes: Axes) -> Axes:
     return axes
 
 
+def marginal(prior: Prior, draws: Array, name: str, axes: Axes, *, truth: float | None = None) -> Axes:
+    """Density of one parameter over posterior draws, its prior (dashed) and, where it is known, its true value."""
+    before, after = prior.marginals[name], draws[:, prior.names.index(name)]
+    low, high = before.ppf([0.001, 0.999])
+    x = np.linspace(low, high, _GRID)
+    axes.hist(after, bins=30, range=(low, high), density=True, color="#56B4E9", label="posterior")
+    axes.plot(x, before.pdf(x), color="black", lw=1, ls="--", label="prior")
+    if truth is not None:
+        axes.axvline(truth, color="#D55E00", lw=1.5, label="true value")
+    axes.set(xlabel=name, yticks=[])
+    return axes
+
+
+def pair(
+    prior: Prior, draws: Array, names: tuple[str, str], axes: Axes, *, truth: tuple[float, float] | None = None
+) -> Axes:
+    """Joint density of two parameters over posterior draws; a cross marks the true values."""
+    axes.hist2d(*draws[:, [prior.names.index(name) for name in names]].T, bins=40, cmap="cividis")
+    if truth is not None:
+        axes.scatter(*truth, marker="x", s=80, c="white", linewidths=2, zorder=3)
+    axes.set(xlabel=names[0], ylabel=names[1])
+    return axes
+
+
 def exact_density(problem: Problem, axes: Axes, *, title: str | None = None) -> Axes:
     """Exact posterior density of a benchmark problem with two parameters."""
     low, high = _limits(problem.prior.sample(4000, 0))

@@ -56,8 +56,8 @@ _END_CONVECTION = 15.0  # W/(m²K), on the front face of the first and the back 
 def battery() -> Problem:
     """Temperatures at the top and bottom of the faulty cell at two ambients; the likelihood is normalised.
 
-    The evidence is that of the mesh-converged model, by Monte Carlo on a reduced basis. Quadrature gives 2.313e-4 for
-    it and 2.336e-4 for the mesh used here (benchmarks/battery.py).
+    The evidence is that of the mesh-converged model, by Monte Carlo on a reduced basis. Quadrature gives 2.314e-4 for
+    it and 2.336e-4 for the mesh used here (benchmarks/battery_mesh.py).
     """
     prior = Prior({name: stats.uniform(low, high - low) for name, (_, low, high) in PARAMETERS.items()})
     title = "cooling of a battery module, finite elements"
