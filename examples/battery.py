@@ -39,7 +39,7 @@ def main(folder: str = "demo", max_evaluations: int | None = None) -> tbq.Result
 
 def draw(result: tbq.Result, out: Path) -> None:
     """Every marginal, and the pairs of the three parameters that the measurements say something about."""
-    prior, draws = result.prior, result.sample(50_000, seed=0)
+    prior, draws = result.prior, result.sample(20_000, seed=0)
     truth = dict(zip(prior.names, battery.TRUE, strict=True))
     figure, axes = plots.pyplot().subplots(3, 5, figsize=(15, 7), layout="constrained")
     for axis, name in zip(axes.flat, prior.names, strict=False):

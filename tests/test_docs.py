@@ -84,7 +84,7 @@ def test_the_battery_runs_on_a_process_pool_and_leaves_pictures(tmp_path, capsys
 def test_plots_say_what_they_need():
     from tbq import plots
 
-    result = tbq.infer(lambda theta: -0.5 * theta[0] ** 2, tbq.Prior({"x": tbq_normal()}), seed=0, max_evaluations=14)
+    result = tbq.infer(lambda theta: -0.5 * theta[0] ** 2, tbq.Prior({"x": tbq_normal()}), seed=0, max_evaluations=28)
     with pytest.raises(tbq.TbqError, match="needs two parameters; the result has 1"):
         plots.posterior_density(result, plots.pyplot().figure().gca())
     axes = plots.convergence(result, plots.pyplot().figure().gca())
