@@ -97,6 +97,13 @@ def main() -> None:
         "The temperature is singular along the edges where the tabs stand on the cells, so that halving all elements",
         "divides the error by 2^(4/3). Evidence by quadrature:",
         f"{here:.4e} on the default mesh, {converged:.4e} with the rise scaled to the extrapolated one.",
+        "",
+        "Posterior of a default run, two runs at a time (`examples/battery.py`): marginals, and pairs of the three",
+        "parameters that the measurements say something about.",
+        "",
+        "![Marginal posteriors](../figures/battery_marginals.png)",
+        "",
+        "![Pairwise posteriors](../figures/battery_pairs.png)",
     ]
     Path("docs/benchmarks/battery.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
