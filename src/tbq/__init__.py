@@ -3,12 +3,14 @@
 from tbq import problems
 from tbq.errors import TbqError
 from tbq.infer import infer
+from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.result import Result, Stop
 from tbq.tmcmc import SampledPosterior, tmcmc
 from tbq.vanilla import Integral, integrate
 
 __all__ = [
+    "GaussianLikelihood",
     "Integral",
     "Prior",
     "Result",

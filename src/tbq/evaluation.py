@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -38,7 +38,10 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A proposal and its outcome. ``log_likelihood`` is a number for 'ok', −inf for 'infeasible', else nan."""
+    """A proposal and its outcome. ``log_likelihood`` is a number for 'ok', −inf for 'infeasible', else nan.
+
+    ``outputs`` is what the simulator returned, where the log-likelihood tells; nan where it is missing.
+    """
 
     id: int
     theta: Array
@@ -49,12 +52,16 @@ class Evaluation:
     log_likelihood: float
     message: str = ""
     seconds: float = 0.0
+    outputs: Array | None = None
 
 
-def judge(proposal: Proposal, value: Any, seconds: float = 0.0) -> Evaluation:
+def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array | None = None) -> Evaluation:
     """Turn whatever a log-likelihood returned into an evaluation."""
     status, number, message = _classify(value)
-    return _evaluation(proposal, status, number, message, seconds)
+    missing = 0 if outputs is None else int(np.isnan(outputs).sum())
+    if outputs is not None and missing:
+        message = f"{missing} of {outputs.size} outputs are missing"
+    return replace(_evaluation(proposal, status, number, message, seconds), outputs=outputs)
 
 
 def failure(proposal: Proposal, message: str, seconds: float = 0.0, status: Status = Status.FAILED) -> Evaluation:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
+from tbq.likelihood import GaussianLikelihood
 from tbq.types import Array
 
 LogLikelihood = Callable[[Array], Any]
@@ -38,25 +39,30 @@ def evaluate(
     return evaluations
 
 
-def _call(log_likelihood: LogLikelihood, theta: Array) -> tuple[Any, str | None, float]:
-    """Value, error message and seconds of one call; runs in the worker."""
+def _call(log_likelihood: LogLikelihood, theta: Array) -> tuple[Any, Array | None, str | None, float]:
+    """Value, outputs (where the likelihood tells), error message and seconds of one call; runs in the worker."""
     start = time.perf_counter()
+    value, outputs, error = None, None, None
     try:
-        value, error = log_likelihood(theta), None
+        if isinstance(log_likelihood, GaussianLikelihood):
+            value, outputs = log_likelihood.evaluate(theta)
+        else:
+            value = log_likelihood(theta)
     except Exception as exception:
-        value, error = None, f"{type(exception).__name__}: {exception}"
-    return value, error, time.perf_counter() - start
+        error = f"{type(exception).__name__}: {exception}"
+    return value, outputs, error, time.perf_counter() - start
 
 
-def _judge(proposal: Proposal, value: Any, error: str | None, seconds: float) -> Evaluation:
-    return judge(proposal, value, seconds) if error is None else failure(proposal, error, seconds)
+def _judge(proposal: Proposal, value: Any, outputs: Array | None, error: str | None, seconds: float) -> Evaluation:
+    return judge(proposal, value, seconds, outputs) if error is None else failure(proposal, error, seconds)
 
 
 def _evaluate_together(log_likelihood: LogLikelihood, proposals: Sequence[Proposal]) -> list[Evaluation]:
-    value, error, seconds = _call(log_likelihood, np.array([p.theta for p in proposals]))
+    value, outputs, error, seconds = _call(log_likelihood, np.array([p.theta for p in proposals]))
     share = seconds / len(proposals)
     if error is None and np.shape(value) != (len(proposals),):
         error = f"the vectorized log-likelihood returned shape {np.shape(value)}, not ({len(proposals)},)"
     if error is not None:
         return [failure(p, error, share) for p in proposals]
-    return [judge(p, v, share) for p, v in zip(proposals, value, strict=True)]
+    rows = [None] * len(proposals) if outputs is None else outputs
+    return [judge(p, v, share, row) for p, v, row in zip(proposals, value, rows, strict=True)]
