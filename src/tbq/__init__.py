@@ -6,6 +6,7 @@ from tbq.infer import infer
 from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.result import Result, Stop
+from tbq.session import Session
 from tbq.tmcmc import SampledPosterior, tmcmc
 from tbq.vanilla import Integral, integrate
 
@@ -15,6 +16,7 @@ __all__ = [
     "Prior",
     "Result",
     "SampledPosterior",
+    "Session",
     "Stop",
     "TbqError",
     "infer",

@@ -102,8 +102,12 @@ def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
         proposals = state.check.proposals(state.next_id, n, len(state.past) + 1)
     else:
         proposals = _chosen_points(state, state.learned, n)
-    state = replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals))
-    return state, proposals
+    return remember(state, proposals), proposals
+
+
+def remember(state: State, proposals: Sequence[Proposal]) -> State:
+    """All that proposing changes: the points are out."""
+    return replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals))
 
 
 def tell(state: State, evaluations: Sequence[Evaluation]) -> State:

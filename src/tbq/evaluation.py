@@ -17,6 +17,7 @@ class Status(StrEnum):
     OK = "ok"
     INFEASIBLE = "infeasible"  # the log-likelihood is −inf: the likelihood is zero
     FAILED = "failed"  # exception, nan, +inf, or not a number at all
+    TIMEOUT = "timeout"  # it took longer than was allowed, and was ended
     LOST = "lost"  # the worker died
 
     @property

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from tbq import conclude, engine
 from tbq.acquisition import ENSEMBLE
 from tbq.errors import ArgumentError
-from tbq.evaluation import Evaluation, Proposal
 from tbq.prior import Prior
 from tbq.progress import Progress, reporter
-from tbq.randomness import fresh_seed
-from tbq.result import Result
-from tbq.runner import LogLikelihood, evaluate
-from tbq.settings import Algorithm, KernelChoice, Search, Settings, resolve
-from tbq.threads import single_threaded
+from tbq.result import Result, Stop
+from tbq.runner import BrokenExecutorError, ExecutorLike, Plan, drive
+from tbq.session import Session, WarmStart
+from tbq.settings import Algorithm, KernelChoice, Search, resolve
+from tbq.worker import LogLikelihood
 
 
 def infer(
@@ -34,8 +33,12 @@ def infer(
     chain_length: int | None = None,
     max_evaluations: int | None = None,
     batch_size: int = 1,
-    executor: Executor | None = None,
+    executor: ExecutorLike | None = None,
     vectorized: bool = False,
+    timeout: float | None = None,
+    retries: int = 0,
+    journal: str | Path | None = None,
+    warm_start: WarmStart | None = None,
     seed: int | None = None,
     progress: Progress = "auto",
 ) -> Result:
@@ -71,9 +74,20 @@ def infer(
         Initial runs, points per population, Markov chain steps per stage, and the most runs there may be; chosen
         when None.
     batch_size
-        Runs per iteration; each point knows of those before it.
+        Runs in flight; each point knows of those that are out.
     executor
-        A ``concurrent.futures.Executor`` that runs the batch; without one it is run here, one by one.
+        A ``concurrent.futures.Executor`` (threads, processes, Dask, MPI), or a function that makes one, so that a pool
+        that breaks is made anew. Without one a batch is run here, one by one.
+    timeout
+        Seconds that one call of the log-likelihood may take. Each then runs in a process of its own, which is ended
+        with all that it started when its time is up; that costs the start of a process per run.
+    retries
+        How often a run that failed, or was too slow, is tried again. One whose worker died always is, once.
+    journal
+        A folder that makes the run durable: call again with the same arguments, and it goes on where it was.
+    warm_start
+        Earlier evaluations to start from, in place of the initial runs: the folder of a journal, a :class:`tbq.Result`
+        or a list. The prior may be another, and the data too where outputs were stored.
     seed
         Makes the run repeatable.
     progress
@@ -84,12 +98,8 @@ def infer(
         raise ArgumentError(f"log_likelihood must be a function of theta; got {type(log_likelihood).__name__}")
     if not isinstance(prior, Prior):
         raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
-    if int(batch_size) != batch_size or batch_size < 1:
-        raise ArgumentError(f"batch_size must be a whole number of at least 1; got {batch_size!r}")
     if progress not in ("auto", "rich", "plain", False):
         raise ArgumentError(f"progress must be 'auto', 'rich', 'plain' or False; got {progress!r}")
-    if seed is not None and (int(seed) != seed or seed < 0):
-        raise ArgumentError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
     settings = resolve(
         prior.dim,
         algorithm=algorithm,
@@ -103,33 +113,16 @@ def infer(
         chain_length=chain_length,
         max_evaluations=max_evaluations,
     )
-    batch = max(batch_size, len(ENSEMBLE)) if acquisition == "ensemble" else batch_size
-
-    def evaluator(proposals: list[Proposal]) -> list[Evaluation]:
-        return evaluate(log_likelihood, proposals, executor, vectorized)
-
-    with reporter(progress) as report:
-        state = run(evaluator, prior, settings, fresh_seed() if seed is None else seed, batch, report)
-    with single_threaded():
-        return conclude.result(state)
-
-
-def run(
-    evaluator: Callable[[list[Proposal]], list[Evaluation]],
-    prior: Prior,
-    settings: Settings,
-    seed: int,
-    batch: int = 1,
-    report: Callable[[engine.State], None] = lambda state: None,
-) -> engine.State:
-    """Drive the engine to its end: ask, evaluate, tell."""
-    state = engine.init(prior, settings, seed)
-    while state.stop is None:
-        missing = settings.n_initial - state.next_id
-        with single_threaded():
-            state, proposals = engine.ask(state, missing if missing > 0 else batch)
-        evaluations = evaluator(proposals)  # with as many threads as the user's simulator likes
-        with single_threaded():
-            state = engine.tell(state, evaluations)
-        report(state)
-    return state
+    step = len(ENSEMBLE) if acquisition == "ensemble" else 1  # one point from each, or none
+    plan = Plan(batch_size, step, executor, vectorized, timeout, retries)
+    with (
+        Session.of(
+            prior, settings, seed=seed, journal=journal, warm_start=warm_start, likelihood=log_likelihood
+        ) as session,
+        reporter(progress) as report,
+    ):
+        try:
+            drive(session, log_likelihood, plan, report)
+        except BrokenExecutorError:
+            return replace(session.result(), stop=Stop.EXECUTOR)
+        return session.result()

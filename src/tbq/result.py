@@ -24,6 +24,7 @@ class Stop(Enum):
     CONVERGED = "The evidence's coefficient of variation met the tolerance twice in a row."
     BUDGET = "The budget of evaluations was used up before the tolerance was met and checked."
     NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
+    EXECUTOR = "The executor broke; give a function that makes one, and it is made anew."
     UNFINISHED = "The run is not finished."
 
 

@@ -1,68 +1,260 @@
-"""Run the user's log-likelihood on proposals. Whatever happens there becomes an evaluation."""
+"""Run the user's log-likelihood on proposals, on any executor. Whatever happens there becomes an evaluation.
+
+``batch_size`` points are kept in flight: as each returns it is recorded, the engine learns from it and proposes the
+next, knowing those still out. Without an executor a batch is run here, one by one, and learned from as a whole.
+"""
 
 from __future__ import annotations
 
-import time
+import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from tbq import worker
+from tbq.engine import State
+from tbq.errors import ArgumentError, TbqError
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
-from tbq.likelihood import GaussianLikelihood
+from tbq.session import Session
 from tbq.types import Array
+from tbq.worker import Answer, Portable
 
-LogLikelihood = Callable[[Array], Any]
+ExecutorLike = Executor | Callable[[], Executor]
+
+_FINE = (Status.OK, Status.INFEASIBLE)
+
+
+class BrokenExecutorError(TbqError):
+    """The executor takes no more work, and there is no function to make another."""
 
 
 def evaluate(
-    log_likelihood: LogLikelihood,
+    log_likelihood: worker.LogLikelihood,
     proposals: Sequence[Proposal],
     executor: Executor | None = None,
     vectorized: bool = False,
 ) -> list[Evaluation]:
-    """Evaluate all proposals and return when all are done, in their order."""
-    if vectorized:
-        return _evaluate_together(log_likelihood, proposals)
-    if executor is None:
-        return [_judge(p, *_call(log_likelihood, p.theta.copy())) for p in proposals]
-    futures = [executor.submit(_call, log_likelihood, p.theta.copy()) for p in proposals]
-    wait(futures)
-    evaluations = []
-    for proposal, future in zip(proposals, futures, strict=True):
-        error = future.exception()
-        if error is None:
-            evaluations.append(_judge(proposal, *future.result()))
-        else:  # the call itself catches what the likelihood raises: this is the worker or the pickling
-            evaluations.append(failure(proposal, f"{type(error).__name__}: {error}", status=Status.LOST))
-    return evaluations
+    """Evaluate all proposals once and return when all are done, in their order."""
+    task, run = Portable(log_likelihood), uuid.uuid4().hex
+    jobs = [_Job(tuple(group)) for group in _groups(proposals, vectorized)]
+    submit = (executor or _Here()).submit
+    futures = [submit(worker.call, task, job.theta(vectorized), None, False, job.ticket(run)) for job in jobs]
+    return [e for job, future in zip(jobs, futures, strict=True) for e in _judged(job, _answer(future), vectorized)]
 
 
-def _call(log_likelihood: LogLikelihood, theta: Array) -> tuple[Any, Array | None, str | None, float]:
-    """Value, outputs (where the likelihood tells), error message and seconds of one call; runs in the worker."""
-    start = time.perf_counter()
-    value, outputs, error = None, None, None
+@dataclass(frozen=True)
+class Plan:
+    """How a log-likelihood is to be run."""
+
+    batch_size: int = 1  # points in flight
+    step: int = 1  # free places that are worth asking for
+    executor: ExecutorLike | None = None
+    vectorized: bool = False
+    timeout: float | None = None
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        if int(self.batch_size) != self.batch_size or self.batch_size < 1:
+            raise ArgumentError(f"batch_size must be a whole number of at least 1; got {self.batch_size!r}")
+        if self.timeout is not None and not 0.0 < self.timeout < np.inf:
+            raise ArgumentError(f"timeout must be a positive number of seconds, or None; got {self.timeout!r}")
+        if int(self.retries) != self.retries or self.retries < 0:
+            raise ArgumentError(f"retries must be a whole number of at least 0; got {self.retries!r}")
+        executor: object = self.executor
+        if not (executor is None or isinstance(executor, Executor) or callable(executor)):
+            raise ArgumentError(
+                "executor must be a concurrent.futures.Executor, or a function that makes one; "
+                f"got {type(executor).__name__}"
+            )
+
+
+def drive(
+    session: Session,
+    log_likelihood: worker.LogLikelihood,
+    plan: Plan,
+    report: Callable[[State], None] = lambda state: None,
+) -> None:
+    """Run a session to its end. Whatever ends it earlier leaves a journal that can be resumed."""
+    runner = _Runner(session, log_likelihood, plan)
     try:
-        if isinstance(log_likelihood, GaussianLikelihood):
-            value, outputs = log_likelihood.evaluate(theta)
-        else:
-            value = log_likelihood(theta)
-    except Exception as exception:
-        error = f"{type(exception).__name__}: {exception}"
-    return value, outputs, error, time.perf_counter() - start
+        while not session.done:
+            report(session.state)
+            asked = runner.fill()
+            runner.collect(patient=not asked)
+        report(session.state)
+    finally:
+        runner.close()
 
 
-def _judge(proposal: Proposal, value: Any, outputs: Array | None, error: str | None, seconds: float) -> Evaluation:
-    return judge(proposal, value, seconds, outputs) if error is None else failure(proposal, error, seconds)
+class _Runner:
+    """The points in flight."""
+
+    def __init__(self, session: Session, log_likelihood: worker.LogLikelihood, plan: Plan) -> None:
+        self.session, self.plan = session, plan
+        self.task, self.run = Portable(log_likelihood), uuid.uuid4().hex
+        if plan.timeout is not None:
+            _ = self.task.payload  # say at once that it cannot be sent
+        self.make = None if isinstance(plan.executor, Executor) else plan.executor
+        self.executor = plan.executor if isinstance(plan.executor, Executor) else self._made()
+        self.jobs: dict[Future[Answer], _Job] = {}
+
+    def fill(self) -> bool:
+        """Send out points for the free places, and all of the initial design; whether there were any."""
+        missing = self.session.state.settings.n_initial - self.session.state.next_id
+        size = max(self.plan.batch_size, self.plan.step)
+        free = 0 if self.plan.vectorized and self.jobs else size - len(self.jobs)
+        if missing <= 0 and free < self.plan.step:
+            return False
+        proposals = self.session.ask(max(missing, free))
+        for group in _groups(proposals, self.plan.vectorized):
+            self._submit(_Job(tuple(group)))
+            self.collect(patient=False)
+        return bool(proposals)
+
+    def collect(self, patient: bool) -> None:
+        """Record what has returned, and send out again what is to be tried again; the patient wait for the next."""
+        if patient and not self.jobs:
+            raise TbqError("runner: nothing is out and nothing is proposed: please report this")
+        limit = None if patient else 0
+        while done := wait(self.jobs, timeout=limit, return_when=FIRST_COMPLETED).done:
+            again = self._record(done)
+            for job in again:
+                self._submit(job)
+            limit = 0
+
+    def close(self) -> None:
+        """Take back what has not begun; what runs in processes of its own here is ended."""
+        for future in self.jobs:
+            future.cancel()
+        worker.end_all(self.run)
+        if self.make is not None:
+            self.executor.shutdown(wait=False)
+
+    def _record(self, done: set[Future[Answer]]) -> list[_Job]:
+        finished, again, broken = [], [], False
+        for future in done:
+            job = self.jobs.pop(future)
+            evaluations = _judged(job, _answer(future), self.plan.vectorized)
+            broken |= isinstance(_error(future), BrokenExecutor) and job.executor is self.executor
+            retried = [e for e in evaluations if job.attempt < self._retries(e.status)]
+            finished += [e for e in evaluations if job.attempt >= self._retries(e.status)]
+            if retried:
+                ids = {e.id for e in retried}
+                apart = job.apart or any(e.status is Status.LOST for e in retried)
+                again.append(_Job(tuple(p for p in job.proposals if p.id in ids), job.attempt + 1, apart))
+        self.session.record(finished)
+        if broken:
+            self._rebuild()
+        return again
+
+    def _retries(self, status: Status) -> int:
+        """A lost run is always tried once more, in a process of its own: the others of a broken pool are innocent."""
+        if status in _FINE:
+            return 0
+        return max(self.plan.retries, 1) if status is Status.LOST else self.plan.retries
+
+    def _submit(self, job: _Job) -> None:
+        try:
+            future = self._send(job)
+        except ArgumentError:
+            raise
+        except Exception:  # broken, or shut down by somebody
+            self._rebuild()
+            future = self._send(job)
+        self.jobs[future] = replace(job, executor=self.executor)
+
+    def _send(self, job: _Job) -> Future[Answer]:
+        theta, plan = job.theta(self.plan.vectorized), self.plan
+        return self.executor.submit(worker.call, self.task, theta, plan.timeout, job.apart, job.ticket(self.run))
+
+    def _made(self) -> Executor:
+        if self.make is None:
+            return _Here()
+        made = self.make()
+        if not isinstance(made, Executor):
+            raise ArgumentError(f"executor must return a concurrent.futures.Executor; got {type(made).__name__}")
+        return made
+
+    def _rebuild(self) -> None:
+        if self.make is None:
+            raise BrokenExecutorError("executor: it broke, and there is no function to make another")
+        self.executor.shutdown(wait=False)
+        self.executor = self._made()
 
 
-def _evaluate_together(log_likelihood: LogLikelihood, proposals: Sequence[Proposal]) -> list[Evaluation]:
-    value, outputs, error, seconds = _call(log_likelihood, np.array([p.theta for p in proposals]))
-    share = seconds / len(proposals)
-    if error is None and np.shape(value) != (len(proposals),):
-        error = f"the vectorized log-likelihood returned shape {np.shape(value)}, not ({len(proposals)},)"
+@dataclass(frozen=True)
+class _Job:
+    """Points that are run by one call: one, or all of them where the log-likelihood is vectorised."""
+
+    proposals: tuple[Proposal, ...]
+    attempt: int = 0
+    apart: bool = False  # in a process of its own
+    executor: Executor | None = None  # where it went
+
+    def theta(self, vectorized: bool) -> Array:
+        return np.array([p.theta for p in self.proposals]) if vectorized else self.proposals[0].theta.copy()
+
+    def ticket(self, run: str) -> tuple[str, int, int]:
+        return run, self.proposals[0].id, self.attempt
+
+
+def _groups(proposals: Sequence[Proposal], vectorized: bool) -> list[Sequence[Proposal]]:
+    if vectorized:
+        return [proposals] if proposals else []
+    return [[p] for p in proposals]
+
+
+class _Here(Executor):
+    """Runs what it is given at once, in this thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def _error(future: Future[Answer]) -> BaseException | None:
+    try:
+        return future.exception()
+    except CancelledError as error:
+        return error
+
+
+def _answer(future: Future[Answer]) -> Answer:
+    """What the worker said. It catches what the log-likelihood raises: an error here is of the worker or the way."""
+    error = _error(future)
+    if error is None:
+        return future.result()
+    if isinstance(error, ArgumentError):  # the log-likelihood cannot be sent
+        raise error
+    return Answer(error=f"{type(error).__name__}: {error}", status=Status.LOST)
+
+
+def _judged(job: _Job, answer: Answer, vectorized: bool) -> list[Evaluation]:
+    n = len(job.proposals)
+    values, error, seconds = answer.value, answer.error, answer.seconds / n
+    rows = [None] * n if answer.outputs is None else answer.outputs
+    if not vectorized:
+        values, rows = [values], [answer.outputs]
+    elif error is None and np.shape(values) != (n,):
+        error = f"the vectorized log-likelihood returned shape {np.shape(values)}, not ({n},)"
+    elif error is None and len(rows) != n:
+        error = f"the vectorized log-likelihood returned outputs of {len(rows)} points, not {n}"
     if error is not None:
-        return [failure(p, error, share) for p in proposals]
-    rows = [None] * len(proposals) if outputs is None else outputs
-    return [judge(p, v, share, row) for p, v, row in zip(proposals, value, rows, strict=True)]
+        return [failure(p, error, seconds, answer.status) for p in job.proposals]
+    return [_with_outputs(p, v, r, seconds) for p, v, r in zip(job.proposals, values, rows, strict=True)]
+
+
+def _with_outputs(proposal: Proposal, value: Any, outputs: Any, seconds: float) -> Evaluation:
+    if outputs is None:
+        return judge(proposal, value, seconds)
+    try:
+        array = np.asarray(outputs, dtype=float)
+    except (TypeError, ValueError):
+        return failure(proposal, f"the outputs are {type(outputs).__name__}, not numbers", seconds)
+    if array.ndim != 1:
+        return failure(proposal, f"the outputs have shape {array.shape}, not one dimension", seconds)
+    return judge(proposal, value, seconds, array)

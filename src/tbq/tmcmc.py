@@ -13,8 +13,9 @@ from tbq.evaluation import Proposal, Status
 from tbq.prior import Prior
 from tbq.randomness import fresh_seed, stream
 from tbq.result import Stage
-from tbq.runner import LogLikelihood, evaluate
+from tbq.runner import evaluate
 from tbq.types import Array, IntArray
+from tbq.worker import LogLikelihood
 
 _MOST_STAGES = 200
 _COLLAPSED = 0.5  # share of points that moved, below which a population is no sample

@@ -1,0 +1,69 @@
+"""One call of a log-likelihood, here or in a process of its own that can be ended, with all that it started.
+
+Such a process runs this file as a script. It imports nothing of the package and little else, to start quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+READY = b"+"  # said when the log-likelihood is loaded: from here on the time counts
+
+Attempt = tuple[Any, Any, str | None, float]
+
+
+def attempt(log_likelihood: Callable[[Any], Any], theta: Any) -> Attempt:
+    """Value, outputs where the likelihood tells them (``evaluate``), what it raised, and seconds."""
+    start = time.perf_counter()
+    value = outputs = error = None
+    try:
+        if hasattr(log_likelihood, "evaluate"):
+            value, outputs = log_likelihood.evaluate(theta)
+        else:
+            value = log_likelihood(theta)
+    except (Exception, SystemExit) as exception:
+        error = f"{type(exception).__name__}: {exception}"
+    return value, outputs, error, time.perf_counter() - start
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the simulator prints must not mix with the answer
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    sys.path[:] = pickle.load(sys.stdin.buffer)
+    payload, theta = pickle.load(sys.stdin.buffer)
+    answer: Attempt
+    try:
+        log_likelihood = pickle.loads(payload)
+    except Exception as exception:
+        answer = None, None, f"log_likelihood cannot be loaded: {type(exception).__name__}: {exception}", 0.0
+    else:
+        answers.write(READY)
+        answers.flush()
+        answer = attempt(log_likelihood, theta)
+    try:
+        data = pickle.dumps(answer)
+    except Exception:
+        kind = type(answer[0]).__name__
+        data = pickle.dumps((None, None, f"the log-likelihood returned {kind}, not a number", answer[3]))
+    sys.stdout.flush()
+    answers.write(data)
+    answers.close()
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker that is killed must not leave its simulator running."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

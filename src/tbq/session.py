@@ -1,0 +1,295 @@
+"""Ask and tell: the engine for people who run the simulator themselves, and the one way in which it is ever driven."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tbq import conclude, engine, journal
+from tbq.errors import ArgumentError
+from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
+from tbq.prior import Prior
+from tbq.randomness import fresh_seed
+from tbq.result import Result
+from tbq.settings import Settings, resolve
+from tbq.threads import single_threaded
+from tbq.types import ArrayLike
+
+WarmStart = str | Path | Result | Sequence[Evaluation]
+
+
+class Session:
+    """A run whose simulator is in your hands: ``ask`` for points, run them, ``tell`` what came of them.
+
+    Any number of points may be out, and they may be told in any order. The engine learns from what it was told when it
+    is next asked for new points, so that a batch told one by one is learned from as one.
+
+    Parameters
+    ----------
+    prior
+        A :class:`tbq.Prior`.
+    seed
+        Makes the run repeatable.
+    journal
+        A folder that makes the run durable: a session opened on it again is where the last one was. Points that were
+        out then are the first to be given out again; where a run is still under way, tell it when it is done.
+    warm_start
+        Earlier evaluations to start from: the journal's folder of another run, its result, or a list.
+    options
+        ``algorithm``, ``acquisition``, ``tolerance``, ``max_evaluations`` and the others of :func:`tbq.infer`.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        *,
+        seed: int | None = None,
+        journal: str | Path | None = None,
+        warm_start: WarmStart | None = None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(prior, Prior):
+            raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+        try:
+            settings = resolve(prior.dim, **options)
+        except TypeError as error:
+            raise ArgumentError(f"Session: {str(error).split(') ')[-1]}") from error
+        self._begin(prior, settings, seed, journal, warm_start)
+
+    @classmethod
+    def of(
+        cls,
+        prior: Prior,
+        settings: Settings,
+        *,
+        seed: int | None = None,
+        journal: str | Path | None = None,
+        warm_start: WarmStart | None = None,
+        likelihood: Any = None,
+    ) -> Self:
+        """A session of settings already made. ``likelihood`` judges the outputs of earlier evaluations anew."""
+        session = cls.__new__(cls)
+        session._begin(prior, settings, seed, journal, warm_start, likelihood)
+        return session
+
+    def _begin(
+        self,
+        prior: Prior,
+        settings: Settings,
+        seed: int | None,
+        folder: str | Path | None,
+        warm_start: WarmStart | None,
+        likelihood: Any = None,
+    ) -> None:
+        from tbq import __version__ as version
+
+        if seed is not None and (int(seed) != seed or seed < 0):
+            raise ArgumentError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
+        self._lock = threading.RLock()
+        self._journal = None if folder is None else journal.Journal(folder)
+        self._again: list[Proposal] = []  # out when the run was interrupted, and not given out since
+        self._untold: list[Evaluation] = []  # recorded, and not yet learned from
+        contents = self._journal.contents if self._journal else None
+        try:
+            if self._journal and contents:
+                journal.check_header(contents.header, prior, settings, seed, version, self._journal.path)
+                self.state = _start(prior, settings, contents.header["seed"], journal.known_of(contents.header))
+                self._replay(contents.records)
+            else:
+                seed = fresh_seed() if seed is None else int(seed)
+                known = [] if warm_start is None else earlier(warm_start, prior, likelihood)
+                if self._journal:
+                    self._journal.append(journal.header_of(prior, settings, seed, version, known))
+                self.state = _start(prior, settings, seed, known)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- the run --------------------------------------------------------------------------------------------
+
+    def ask(self, n: int = 1) -> list[Proposal]:
+        """Up to ``n`` points to run next: none when the run is done, or waits for points that are out."""
+        if int(n) != n or n < 1:
+            raise ArgumentError(f"Session.ask: n must be a whole number of at least 1; got {n!r}")
+        with self._lock:
+            if self._again:
+                given, self._again = self._again[:n], self._again[n:]
+                return given
+            self._learn()
+            with single_threaded():
+                state, proposals = engine.ask(self.state, n)
+            if proposals:
+                self._append(journal.ask_record(proposals))
+                self.state = state
+            return proposals
+
+    def tell(
+        self, proposal_id: int, *, log_likelihood: Any, outputs: ArrayLike | None = None, seconds: float = 0.0
+    ) -> Evaluation:
+        """What a run returned: one number, −inf where the likelihood is zero; nan and +inf count as failures."""
+        array = None if outputs is None else np.asarray(outputs, dtype=float)
+        if array is not None and array.ndim != 1:
+            raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
+        with self._lock:
+            return self._record(judge(self._pending("tell", proposal_id), log_likelihood, seconds, array))
+
+    def fail(self, proposal_id: int, message: str = "") -> Evaluation:
+        """A run that gave nothing, and why."""
+        with self._lock:
+            return self._record(failure(self._pending("fail", proposal_id), str(message)))
+
+    @property
+    def pending(self) -> tuple[Proposal, ...]:
+        """Points that were asked for and have not been told."""
+        told = {e.id for e in self._untold}
+        return tuple(p for p in self.state.pending if p.id not in told)
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """Every run that was told."""
+        return (*self.state.evaluations, *self._untold)
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended. While points are out this is as the engine saw it when it was last asked."""
+        with self._lock:
+            if not self.pending:
+                self._learn()
+            return self.state.stop is not None
+
+    def result(self) -> Result:
+        """What is known now: complete when ``done``, and honest about it before. Changes nothing."""
+        with self._lock, single_threaded():
+            return conclude.result(engine.tell(self.state, self._untold) if self._untold else self.state)
+
+    def close(self) -> None:
+        """Let another session open the journal. Needed only where this one goes on living."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # --- within ---------------------------------------------------------------------------------------------
+
+    def record(self, evaluations: Sequence[Evaluation]) -> None:
+        """Take in runs already judged; they are on the disk when this returns."""
+        with self._lock:
+            for evaluation in evaluations:
+                self._pending("tell", evaluation.id)
+            self._append(*(journal.run_record(e) for e in evaluations))
+            self._untold.extend(evaluations)
+            told = {e.id for e in evaluations}
+            self._again = [p for p in self._again if p.id not in told]
+
+    def _record(self, evaluation: Evaluation) -> Evaluation:
+        self.record([evaluation])
+        return evaluation
+
+    def _pending(self, method: str, proposal_id: int) -> Proposal:
+        pending = {p.id: p for p in self.pending}
+        if proposal_id in pending:
+            return pending[proposal_id]
+        if any(e.id == proposal_id for e in self.evaluations):
+            raise ArgumentError(f"Session.{method}: {proposal_id!r} was told already")
+        raise ArgumentError(
+            f"Session.{method}: {proposal_id!r} is not the id of a point that is out; these are {[*pending]}"
+        )
+
+    def _learn(self) -> None:
+        if self._untold:
+            self._append(journal.LEARN)
+            self._take_in()
+
+    def _take_in(self) -> None:
+        with single_threaded():
+            self.state = engine.tell(self.state, self._untold)
+        self._untold = []
+
+    def _append(self, *records: journal.Record) -> None:
+        if self._journal is not None:
+            self._journal.append(*records)
+
+    def _replay(self, records: Sequence[journal.Record]) -> None:
+        """Proposals are taken from the journal, not chosen again: only learning costs time."""
+        for record in records:
+            if record["kind"] == "ask":
+                self.state = engine.remember(self.state, journal.proposals_of(record))
+            elif record["kind"] == "run":
+                self._untold.append(journal.run_of(record, self._pending("replay", record["id"])))
+            else:
+                self._take_in()
+        self._again = list(self.pending)
+
+
+def _start(prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation]) -> engine.State:
+    """A run that has seen nothing but ``known``, which stands in for the initial design and costs no budget."""
+    settings = replace(settings, max_evaluations=settings.max_evaluations + len(known))
+    with single_threaded():
+        state = replace(engine.init(prior, settings, seed), next_id=len(known))
+        return engine.tell(state, known) if known else state
+
+
+# --- warm starts --------------------------------------------------------------------------------------------
+
+
+def earlier(source: WarmStart, prior: Prior, likelihood: Any = None) -> list[Evaluation]:
+    """Evaluations of another run, fit to start one with ``prior``: renumbered, and judged by ``likelihood``.
+
+    A likelihood that knows its outputs (``from_outputs``) judges the stored outputs anew, so that its data may be
+    others. Left out, with a warning that says so, are points outside the prior and runs it cannot judge.
+    """
+    names, evaluations = _evaluations_of(source)
+    if names is not None and names != prior.names:
+        raise ArgumentError(f"warm_start: its parameters are {', '.join(names)}; the prior's {', '.join(prior.names)}")
+    evaluations = [e for e in evaluations if e.status is not Status.LOST]  # they say nothing of the point
+    for e in evaluations:
+        if e.theta.shape != (prior.dim,):
+            raise ArgumentError(f"warm_start: theta must have shape ({prior.dim},); got {e.theta.shape}")
+    inside = [e for e in evaluations if prior.contains(e.theta)]
+    _say_left_out(len(evaluations) - len(inside), len(evaluations), "lie outside the prior")
+    from_outputs = getattr(likelihood, "from_outputs", None)
+    if from_outputs is not None:
+        judged = [_judged_anew(e, from_outputs) for e in inside if e.outputs is not None or e.status is not Status.OK]
+        _say_left_out(len(inside) - len(judged), len(inside), "have no outputs that the likelihood could judge")
+        inside = judged
+    return [
+        replace(e, id=i, stage=0, origin="earlier", acquisition=np.nan, theta=np.array(e.theta, dtype=float))
+        for i, e in enumerate(inside)
+    ]
+
+
+def _evaluations_of(source: WarmStart) -> tuple[tuple[str, ...] | None, list[Evaluation]]:
+    if isinstance(source, str | Path):
+        contents = journal.read(source)
+        return tuple(contents.header["prior"]["names"]), sorted(contents.evaluations, key=lambda e: e.id)
+    if isinstance(source, Result):
+        return source.prior.names, list(source.evaluations)
+    evaluations: list[Any] = list(source) if isinstance(source, Sequence) else [source]
+    for e in evaluations:
+        if not isinstance(e, Evaluation):
+            raise ArgumentError(
+                f"warm_start must be the folder of a journal, a tbq.Result or evaluations; got {type(e).__name__}"
+            )
+    return None, evaluations
+
+
+def _judged_anew(e: Evaluation, from_outputs: Callable[[Any, Any], Any]) -> Evaluation:
+    if e.outputs is None:
+        return e
+    proposal = Proposal(e.id, e.theta, e.stage, e.origin, e.acquisition)
+    return judge(proposal, from_outputs(e.theta, e.outputs), e.seconds, e.outputs)
+
+
+def _say_left_out(count: int, total: int, why: str) -> None:
+    if count:
+        warnings.warn(f"warm_start: {count} of {total} evaluations {why} and are left out", stacklevel=2)
