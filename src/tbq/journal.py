@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import time
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -32,6 +33,7 @@ Record = Mapping[str, Any]
 
 _CHECK = ',"crc":"%08x"}'  # ends every line; the checksum goes on from that of the line before
 _CHECK_LENGTH = len(_CHECK % 0)
+_PATIENCE = 20  # tries to get the lock
 _PRIOR_POINTS = 16  # where the prior's density is compared on resume
 
 
@@ -170,12 +172,16 @@ def _lock(file: int, path: Path) -> None:
         import fcntl
     except ImportError as error:
         raise TbqError("journal: a journal needs file locks as Linux and macOS have them") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise TbqError(
-            f"journal: {path} is in use by another run; wait for it, end it, or close its session"
-        ) from error
+    for patience in reversed(range(_PATIENCE)):  # a process that was just forked or killed lets go in a moment
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if not patience:
+                raise TbqError(
+                    f"journal: {path} is in use by another run; wait for it, end it, or close its session"
+                ) from error
+            time.sleep(0.05)
 
 
 def _close_all() -> None:
