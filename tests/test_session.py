@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kill_loop import OPTIONS, PRIOR, log_likelihood
-from scipy import integrate, stats
+from scipy import stats
 
 import tbq
 from tbq import journal
@@ -229,6 +229,11 @@ def test_killed_at_random_moments_nothing_is_lost_or_run_twice(tmp_path, batch, 
 
 # --- warm starts --------------------------------------------------------------------------------------------
 
+
+def evidence(f, prior):
+    return np.mean([np.exp(f(theta)) for theta in prior.sample(2**12, 0, "sobol")])
+
+
 NARROW = tbq.Prior({"a": stats.uniform(-1, 2), "b": stats.norm(0.2, 0.8)})
 
 
@@ -245,10 +250,7 @@ def test_earlier_runs_stand_in_for_the_design(whole):
         assert len(calls) == 3  # the budget is of new runs
         assert [e.origin for e in runs[-1].evaluations] == ["earlier"] * inside + ["peur"] * 3
         np.testing.assert_array_equal(thetas(runs[-1]), thetas(runs[0]))
-    exact, _ = integrate.dblquad(
-        lambda b, a: np.exp(log_likelihood([a, b]) + NARROW.log_density([a, b])), -1, 1, -4, 4, epsabs=1e-6
-    )
-    assert runs[0].evidence == pytest.approx(exact, rel=0.1)
+    assert runs[0].evidence == pytest.approx(evidence(log_likelihood, NARROW), rel=0.1)
 
 
 def test_a_warm_start_is_part_of_the_journal(whole, tmp_path):
@@ -265,7 +267,8 @@ def test_stored_outputs_serve_other_data(tmp_path):
     model = lambda theta: np.array([theta[0] + theta[1], theta[0] * theta[1], theta[0]])
     before = tbq.GaussianLikelihood(model, [0.5, 0.1, 0.3], 0.5)
     after = tbq.GaussianLikelihood(model, [0.9, 0.2, 0.6], 0.4)
-    first = tbq.infer(before, PRIOR, journal=tmp_path, **{**OPTIONS, "population": 1024})
+    options = {**OPTIONS, "population": 1024}
+    first = tbq.infer(before, PRIOR, journal=tmp_path, **options)
     assert all(e.outputs.shape == (3,) for e in journal.read(tmp_path).evaluations)
     calls = []
 
@@ -274,14 +277,11 @@ def test_stored_outputs_serve_other_data(tmp_path):
         return model(theta)
 
     counted_after = tbq.GaussianLikelihood(counting, [0.9, 0.2, 0.6], 0.4)
-    warm = tbq.infer(counted_after, PRIOR, warm_start=tmp_path, algorithm="bq", seed=0, max_evaluations=20)
+    warm = tbq.infer(counted_after, PRIOR, warm_start=tmp_path, **{**options, "max_evaluations": 10})
     for e in warm.evaluations:
         assert e.log_likelihood == pytest.approx(after(e.theta), rel=1e-12)
     assert len(calls) == warm.n_evaluations - first.n_evaluations
-    exact, _ = integrate.dblquad(
-        lambda b, a: np.exp(after([a, b]) + PRIOR.log_density([a, b])), -2, 2, -4, 4, epsabs=1e-4
-    )
-    assert warm.evidence == pytest.approx(exact, rel=0.05)
+    assert warm.evidence == pytest.approx(evidence(after, PRIOR), rel=0.05)
     stripped = [tbq.evaluation.replace(e, outputs=None) if e.id < 2 else e for e in first.evaluations]
     with pytest.warns(UserWarning, match="2 of 24 evaluations have no outputs that the likelihood could judge"):
         tbq.infer(after, PRIOR, warm_start=stripped, **{**OPTIONS, "max_evaluations": 1})

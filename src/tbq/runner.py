@@ -143,15 +143,17 @@ class _Runner:
             finished += [e for e in evaluations if job.attempt >= self._retries(e.status)]
             if retried:
                 ids = {e.id for e in retried}
-                apart = job.apart or any(e.status is Status.LOST for e in retried)
-                again.append(_Job(tuple(p for p in job.proposals if p.id in ids), job.attempt + 1, apart))
+                lost = any(e.status is Status.LOST for e in retried)
+                # where one worker dies all of a pool do, and who did it shows only in processes of their own
+                attempt = job.attempt if lost and not job.apart else job.attempt + 1
+                again.append(_Job(tuple(p for p in job.proposals if p.id in ids), attempt, job.apart or lost))
         self.session.record(finished)
         if broken:
             self._rebuild()
         return again
 
     def _retries(self, status: Status) -> int:
-        """A lost run is always tried once more, in a process of its own: the others of a broken pool are innocent."""
+        """A lost run is always tried again: the simulator may have nothing to do with it."""
         if status in _FINE:
             return 0
         return max(self.plan.retries, 1) if status is Status.LOST else self.plan.retries
