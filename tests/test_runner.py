@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from likelihoods import Hanging, Moody, Slow, log_likelihood
+from likelihoods import Hanging, Moody, Slow, WithOutputs, log_likelihood
 from scipy import stats
 
 import tbq
@@ -123,13 +123,18 @@ def test_what_cannot_be_sent_is_refused_with_a_hint(processes, monkeypatch):
 
 
 def test_outputs_travel_too(processes, tmp_path):
-    likelihood = tbq.GaussianLikelihood(lambda theta: np.array([theta[0], theta[1] ** 2]), [0.3, 0.2], 0.3)
-    for options in ({}, {"executor": processes}, {"timeout": 30.0, "executor": partial(ThreadPoolExecutor, 3)}):
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        infer(likelihood, journal=folder, **options)
-        for e in journal.read(folder).evaluations:
+    for i, options in enumerate(({}, {"executor": processes}, {"timeout": 30.0, "executor": processes})):
+        infer(WithOutputs(), 12, journal=tmp_path / str(i), **options)
+        for e in journal.read(tmp_path / str(i)).evaluations:
+            assert e.log_likelihood == log_likelihood(e.theta)
             np.testing.assert_array_equal(e.outputs, [e.theta[0], e.theta[1] ** 2])
-            assert e.log_likelihood == likelihood(e.theta)
+
+
+def test_the_outputs_of_a_vectorised_likelihood_are_told_apart():
+    model = lambda theta: np.stack([theta[:, 0], theta[:, 1] ** 2], axis=1)
+    result = infer(tbq.GaussianLikelihood(model, [0.3, 0.2], 0.3), 12, vectorized=True)
+    for e in result.evaluations:
+        np.testing.assert_array_equal(e.outputs, [e.theta[0], e.theta[1] ** 2])
 
 
 class Odd:
@@ -278,7 +283,7 @@ def test_what_a_process_of_its_own_cannot_return_is_said():
 
 
 INTERRUPTED = """
-import time, sys
+import os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 sys.path.insert(0, {tests!r})
@@ -287,7 +292,7 @@ from likelihoods import log_likelihood
 
 def slow(theta):
     time.sleep(0.2)
-    print("one", file=sys.stderr, flush=True)
+    os.write(2, b"one\\n")
     return log_likelihood(theta)
 
 executor = partial(ThreadPoolExecutor, 2) if {threads} else None
@@ -298,11 +303,11 @@ infer(slow, executor=executor, batch_size=2, timeout={timeout}, journal={folder!
 @pytest.mark.parametrize(("threads", "timeout"), [(False, None), (True, None), (True, 60.0)])
 def test_control_c_ends_cleanly_and_leaves_a_journal_to_resume(tmp_path, threads, timeout):
     code = INTERRUPTED.format(tests=str(Path(__file__).parent), threads=threads, timeout=timeout, folder=str(tmp_path))
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
-    for _ in range(3):
-        assert process.stderr.readline().strip() == "one"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(3):
+            assert process.stderr.readline().strip() == "one"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
     done = journal.read(tmp_path).evaluations
