@@ -176,18 +176,25 @@ def test_zeros_at_the_end_are_a_torn_write(tmp_path):
     assert (tmp_path / FILE).read_bytes() == data
 
 
-def test_a_full_disk_leaves_whole_records(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (OSError(28, "No space left on device"), tbq.TbqError, "cannot be written: No space left on device"),
+        (KeyboardInterrupt("enough"), KeyboardInterrupt, "enough"),
+    ],
+)
+def test_a_full_disk_or_an_interrupt_leaves_whole_records(tmp_path, monkeypatch, error, raised, message):
     data = write(tmp_path)
     writer = Journal(tmp_path)
     pwrite = os.pwrite
 
     def half(file, block, offset):
         if offset > len(data):
-            raise OSError(28, "No space left on device")
+            raise error
         return pwrite(file, block[: len(block) // 2], offset)
 
     monkeypatch.setattr(os, "pwrite", half)
-    with pytest.raises(tbq.TbqError, match="cannot be written: No space left on device"):
+    with pytest.raises(raised, match=message):
         writer.append(journal.LEARN)
     monkeypatch.undo()
     assert (tmp_path / FILE).read_bytes() == data

@@ -92,6 +92,26 @@ def test_places_are_filled_as_they_become_free(tmp_path):
     np.testing.assert_array_equal(again.samples, result.samples)
 
 
+def test_the_end_does_not_wait_for_runs_that_are_out():
+    begun, release = itertools.count(), threading.Event()
+
+    def flat(theta):  # known after the design and one run more
+        number = next(begun)
+        if number == 12:
+            time.sleep(1.5)
+        elif number > 12:
+            release.wait(60)
+        return 1.0
+
+    with ThreadPoolExecutor(4) as threads:
+        start = time.perf_counter()
+        result = infer(flat, 60, executor=threads, batch_size=4)
+        release.set()
+    assert time.perf_counter() - start < 40
+    assert result.converged
+    assert result.n_evaluations < next(begun)
+
+
 def test_the_ensemble_is_asked_for_as_a_whole():
     with ThreadPoolExecutor(4) as threads:
         result = infer(log_likelihood, 20, executor=threads, acquisition="ensemble")

@@ -109,6 +109,7 @@ def test_a_result_on_the_way_changes_nothing(whole):
     [
         (lambda: tbq.Session(3), r"prior must be a tbq\.Prior; got int"),
         (lambda: tbq.Session(PRIOR, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda: tbq.Session(PRIOR, journal=3), "journal must be a folder; got int"),
         (lambda: tbq.Session(PRIOR, colour=1), "unexpected keyword argument 'colour'"),
         (lambda: tbq.Session(PRIOR, tolerance=4), "tolerance must be"),
         (lambda: tbq.Session(PRIOR).ask(0), "n must be a whole number of at least 1; got 0"),

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from tbq.errors import TbqError
+from tbq.errors import ArgumentError, TbqError
 from tbq.evaluation import Evaluation, Proposal, Status
 from tbq.prior import Prior
 from tbq.settings import Settings
@@ -75,8 +75,10 @@ class Journal:
     """The one writer of a journal. Opening it repairs what a torn write has left at the end of the file."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / FILE
         self._file = -1
+        if not isinstance(folder, str | Path):
+            raise ArgumentError(f"journal must be a folder; got {type(folder).__name__}")
+        self.path = Path(folder) / FILE
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -104,12 +106,14 @@ class Journal:
             lines.append(line)
         try:
             self._write(b"".join(lines))
-        except OSError as error:  # the disk is full or gone: leave no half record for the next one to follow
+            self._check = check
+        except BaseException as error:  # a full disk, or an interrupt: no other record may follow half of this one
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._end)
             self.close()
-            raise TbqError(f"journal: {self.path} cannot be written: {error.strerror}") from error
-        self._check = check
+            if isinstance(error, OSError):
+                raise TbqError(f"journal: {self.path} cannot be written: {error.strerror}") from error
+            raise
 
     def close(self) -> None:
         """Give the journal free for another writer."""
@@ -189,8 +193,8 @@ def _close_all() -> None:
         journal.close()
 
 
-# A forked worker would hold the lock of a parent that was killed.
-os.register_at_fork(after_in_child=_close_all)
+if hasattr(os, "register_at_fork"):  # a forked worker would hold the lock of a parent that was killed
+    os.register_at_fork(after_in_child=_close_all)
 
 
 # --- records ------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def drive(
         while not session.done:
             report(session.state)
             asked = runner.fill()
-            runner.collect(patient=not asked)
+            runner.collect(patient=not asked and not session.done)
         report(session.state)
     finally:
         runner.close()
