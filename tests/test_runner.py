@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -90,6 +91,15 @@ def test_places_are_filled_as_they_become_free(tmp_path):
     again = infer(pytest.fail, 30, batch_size=4, n_initial=4, journal=tmp_path)  # what asynchrony decided is replayed
     assert again.log_evidence == result.log_evidence
     np.testing.assert_array_equal(again.samples, result.samples)
+
+
+def test_the_benchmark_of_utilisation_measures(capsys):
+    benchmark = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks/utilisation.py"))
+    share = benchmark["main"](workers=2, runs=14, mean=0.1, spare=0, seed=0, problem="u2")
+    assert 0.0 < share <= 1.0
+    printed = capsys.readouterr().out
+    assert f"2 workers: {100 * share:.1f} % busy" in printed
+    assert "14 runs of" in printed
 
 
 def test_the_end_does_not_wait_for_runs_that_are_out():
@@ -269,6 +279,19 @@ def test_a_broken_executor_that_cannot_be_made_anew_ends_the_run_resumably(tmp_p
     resumed = infer(moody, executor=partial(ProcessPoolExecutor, 1), journal=tmp_path / "journal")
     assert set(statuses(resumed)) == {Status.OK}
     np.testing.assert_array_equal(thetas(resumed), thetas(infer(log_likelihood)))
+
+
+def test_a_point_that_kills_the_whole_run_is_passed_over_with_a_timeout(tmp_path):
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from pathlib import Path; from likelihoods import Moody; from test_runner import infer\n"
+        f"infer(Moody(Path({str(tmp_path)!r}), 99, 'kill'), 13, journal={str(tmp_path / 'journal')!r})"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    resumed = infer(Moody(tmp_path, 99, "kill"), 13, journal=tmp_path / "journal", timeout=30.0)
+    for e in resumed.evaluations:
+        assert e.status is (Status.LOST if e.theta[0] > 1.0 else Status.OK)
+    np.testing.assert_array_equal(thetas(resumed)[:12], thetas(infer(log_likelihood, 12)))
 
 
 class Forgetful(Executor):
