@@ -64,7 +64,7 @@ def test_a_dask_worker_that_is_killed_costs_nothing(client, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_hung_run_on_dask_is_ended(client, tmp_path):
-    result = infer(Hanging(tmp_path), 12, executor=client.get_executor(), timeout=0.5, batch_size=3)
+    result = infer(Hanging(tmp_path), 12, executor=client.get_executor(), timeout=2.0, batch_size=3)
     for e in result.evaluations:
         assert e.status is (Status.TIMEOUT if e.theta[0] > 1.0 else Status.OK)
 

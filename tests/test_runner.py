@@ -218,13 +218,13 @@ def alive(pid):
 @pytest.mark.parametrize("executor", [None, ThreadPoolExecutor, ProcessPoolExecutor])
 def test_a_hung_run_is_ended_with_all_that_it_started(tmp_path, executor):
     start = time.perf_counter()
-    result = infer(Hanging(tmp_path), 12, timeout=0.5, executor=executor and partial(executor, 3), journal=tmp_path)
+    result = infer(Hanging(tmp_path), 12, timeout=2.0, executor=executor and partial(executor, 3), journal=tmp_path)
     assert time.perf_counter() - start < 60
     late = [e for e in result.evaluations if e.theta[0] > 1.0]
     assert len(late) == 3
     assert {e.status for e in late} == {Status.TIMEOUT}
-    assert {e.message for e in late} == {"no answer within 0.5 s"}
-    assert all(0.5 <= e.seconds < 5.0 for e in late)
+    assert {e.message for e in late} == {"no answer within 2 s"}
+    assert all(2.0 <= e.seconds < 20.0 for e in late)
     assert statuses(result).count(Status.OK) == 9
     assert "3 timeout" in result.summary()
     pids = [int(pid) for file in tmp_path.glob("[0-9]*") for pid in file.read_text().split()]
@@ -235,9 +235,9 @@ def test_a_hung_run_is_ended_with_all_that_it_started(tmp_path, executor):
 
 def test_waiting_in_a_queue_does_not_count():
     with ThreadPoolExecutor(2) as threads:  # the last of twelve waits for longer than it may run
-        result = infer(Slow(0.3), 12, executor=threads, batch_size=12, timeout=1.5)
+        result = infer(Slow(0.4), 12, executor=threads, batch_size=12, timeout=2.0)
     assert set(statuses(result)) == {Status.OK}
-    assert all(e.seconds < 1.5 for e in result.evaluations)
+    assert all(e.seconds < 2.0 for e in result.evaluations)
 
 
 @pytest.mark.parametrize(("retries", "status"), [(2, Status.OK), (1, Status.FAILED), (0, Status.FAILED)])
