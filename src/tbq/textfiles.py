@@ -1,0 +1,72 @@
+"""Numbers into text and out of it: input templates and output files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tbq.errors import ArgumentError, OutputError
+from tbq.types import Array
+
+_FORTRAN_EXPONENT = re.compile(r"(?<=[\d.])[dD](?=[+-]?\d)")
+
+
+def fill(text: str, values: Mapping[str, float]) -> str:
+    """Put values in the place of ``{name}`` or ``{name:format}``; all other braces stay."""
+
+    def value(match: re.Match[str]) -> str:
+        number = values[match[1]]
+        try:
+            return format(number, match[2]) if match[2] else repr(number)
+        except ValueError as error:
+            raise ArgumentError(f"{match[0]} is not a number format; write {{{match[1]}:.6e}}, say") from error
+
+    return place(list(values)).sub(value, text)
+
+
+def place(names: Sequence[str]) -> re.Pattern[str]:
+    return re.compile(r"\{(" + "|".join(re.escape(n) for n in names) + r")(?::([^{}]*))?\}")
+
+
+def read_numbers(path: Path, pattern: str | None = None) -> Array:
+    """All numbers of a file in order; an :class:`~tbq.errors.OutputError` names the line that is none."""
+    if not path.is_file():
+        there = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
+        raise OutputError(f"the output file {path.name} is missing; the directory has {', '.join(there) or 'nothing'}")
+    text = path.read_bytes().decode(errors="replace")
+    if pattern is not None:
+        numbers = [_number(m[1], path, text.count("\n", 0, m.start(1)) + 1) for m in re.finditer(pattern, text, re.M)]
+    elif path.suffix == ".json":
+        try:
+            numbers = list(flatten(json.loads(text)))
+        except ValueError as error:
+            raise OutputError(f"{path.name} cannot be read as JSON numbers: {error}") from error
+    else:
+        lines = [(i, line.partition("#")[0]) for i, line in enumerate(text.splitlines(), 1)]
+        numbers = [_number(word, path, i) for i, line in lines for word in re.split(r"[\s,;]+", line) if word]
+    if not numbers:
+        raise OutputError(f"{path.name} has no numbers" + ("" if pattern is None else f" that match {pattern!r}"))
+    return np.array(numbers)
+
+
+def _number(word: str, path: Path, line: int) -> float:
+    try:
+        return float(_FORTRAN_EXPONENT.sub("e", word))
+    except ValueError as error:
+        raise OutputError(f"{path.name}, line {line}: {word[:40]!r} is not a number") from error
+
+
+def flatten(value: Any) -> list[float]:
+    """The numbers of nested lists and objects in their order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for item in value for number in flatten(item)]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{json.dumps(value)[:40]} is not a number")
+    return [float(value)]
