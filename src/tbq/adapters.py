@@ -232,11 +232,7 @@ class UmBridgeModel:
 
     def __call__(self, theta: Array) -> Array:
         """Outputs at theta."""
-        sizes = self.input_sizes
-        if sum(sizes) != len(theta):
-            raise ServerError(f"{self._who} takes {sum(sizes)} numbers (vectors of {sizes}); there are {len(theta)}")
-        inputs = [part.tolist() for part in np.split(np.asarray(theta, dtype=float), np.cumsum(sizes)[:-1])]
-        answer = self._ask("Evaluate", {"input": inputs}, self.timeout)
+        answer = self._ask("Evaluate", {"input": self._split(theta)}, self.timeout)
         try:
             vectors = answer["output"]
             if not isinstance(vectors, list) or not all(isinstance(v, list) for v in vectors):
@@ -252,24 +248,28 @@ class UmBridgeModel:
     @cached_property
     def input_sizes(self) -> list[int]:
         """Lengths of the model's input vectors; asks the server once."""
-        return self._sizes("InputSizes", "inputSizes")
-
-    @cached_property
-    def output_sizes(self) -> list[int]:
-        """Lengths of the model's output vectors; asks the server once."""
-        return self._sizes("OutputSizes", "outputSizes")
+        answer = self._ask("InputSizes", {}, _QUESTION_TIMEOUT)
+        sizes = answer.get("inputSizes")
+        if not isinstance(sizes, list) or not all(isinstance(s, int) and s >= 0 for s in sizes):
+            raise OutputError(f"{self._who} answered nonsense to InputSizes: {json.dumps(answer)[:200]}")
+        return sizes
 
     def models(self) -> list[str]:
         """Names of the models on the server."""
         answer = self._with_retries(lambda: _request(f"{self._base}/Info", None, _QUESTION_TIMEOUT))
         return [str(m) for m in answer.get("models", [])]
 
-    def _sizes(self, question: str, key: str) -> list[int]:
-        answer = self._ask(question, {}, _QUESTION_TIMEOUT)
-        sizes = answer.get(key)
-        if not isinstance(sizes, list) or not all(isinstance(s, int) and s >= 0 for s in sizes):
-            raise OutputError(f"{self._who} answered nonsense to {question}: {json.dumps(answer)[:200]}")
-        return sizes
+    def check(self, n_parameters: int) -> None:
+        """Ask the server for the model and its sizes: raises when it is not there, or takes another theta."""
+        if self.name not in (models := self.models()):
+            raise ServerError(f"{self.url} has no model {self.name!r}; it has {', '.join(models) or 'none'}")
+        self._split(np.zeros(n_parameters))
+
+    def _split(self, theta: Array) -> list[list[float]]:
+        sizes = self.input_sizes
+        if sum(sizes) != len(theta):
+            raise ServerError(f"{self._who} takes {sum(sizes)} parameters, in vectors of {sizes}; got {len(theta)}")
+        return [part.tolist() for part in np.split(np.asarray(theta, dtype=float), np.cumsum(sizes)[:-1])]
 
     def _ask(self, question: str, body: Mapping[str, Any], timeout: float | None) -> dict[str, Any]:
         content = json.dumps({"name": self.name, "config": dict(self.config), **body}).encode()
@@ -314,9 +314,9 @@ def _request(url: str, content: bytes | None, timeout: float | None) -> dict[str
     try:
         answer = _from_json(text)
     except ValueError as error:
-        raise OutputError(f"{url} answered what is not JSON: {text[:200]!r}") from error
+        raise OutputError(f"{url} answered what is not JSON: {text[:200]}") from error
     if not isinstance(answer, dict):
-        raise OutputError(f"{url} answered nonsense: {text[:200]!r}")
+        raise OutputError(f"{url} answered nonsense: {text[:200]}")
     if "error" in answer:
         raise ServerError(f"{url} reported {_error_text(answer)}")
     return answer

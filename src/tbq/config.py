@@ -7,33 +7,51 @@ key that was meant.
 
 from __future__ import annotations
 
-import csv
 import importlib
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
+import numpy as np
 import tomli_w
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag
-from pydantic import ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from tbq import families
 from tbq.adapters import CommandModel, UmBridgeModel
 from tbq.errors import ArgumentError
+from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
+from tbq.settings import Settings, resolve
+from tbq.textfiles import read_csv
 from tbq.types import Array
 
 Simulator = Callable[[Array], Any]
 _KINDS = ("python", "command", "url")
+_NOT_SETTINGS = {"batch_size", "seed", "workers"}  # how to run, not what to find
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
 
 
 def _absolute(path: str, info: ValidationInfo) -> str:
+    assert info.context is not None
     return str(Path(info.context["folder"], Path(path).expanduser()).resolve())
 
 
@@ -47,10 +65,11 @@ def _program(command: list[str], info: ValidationInfo) -> list[str]:
 def _numbers(value: Any, info: ValidationInfo) -> Any:
     """A number, a list, a matrix, or ``{file = "...", column = "..."}``."""
     if isinstance(value, dict):
-        if unknown := _unknown(value, ["file", "column"]):
-            raise ValueError(unknown)
-        if "file" not in value:
-            raise ValueError("file is missing")
+        for key in value:
+            if key not in ("file", "column"):
+                raise ValueError(f"{key!r} is not a key{_nearest(key, ['file', 'column'])}")
+        if not all(isinstance(v, str) for v in value.values()) or "file" not in value:
+            raise ValueError(f"must have a file, and a column of it if it has several; got {value!r}")
         return read_csv(Path(_absolute(value["file"], info)), value.get("column"))
     if isinstance(value, list):
         return [_numbers(v, info) for v in value]
@@ -76,13 +95,6 @@ class Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, value: Any) -> Any:
-        if isinstance(value, dict) and (unknown := _unknown(value, list(cls.model_fields))):
-            raise ValueError(unknown)
-        return value
-
 
 class PythonTable(Table):
     """A Python function ``module:function`` of theta."""
@@ -91,7 +103,7 @@ class PythonTable(Table):
     path: PathHere = Field(default=".", validate_default=True)  # folder to import from
     returns: Returns = "outputs"
 
-    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> Simulator:
+    def build(self, names: tuple[str, ...], work: Path | None) -> Simulator:
         return import_function(self.python, self.path)
 
 
@@ -107,9 +119,8 @@ class CommandTable(Table):
     keep: bool = False
     returns: Returns = "outputs"
 
-    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> CommandModel:
-        arguments = self.model_dump(exclude={"returns", "timeout"})
-        return CommandModel(names, **arguments, folder=work, timeout=self.timeout or timeout)
+    def build(self, names: tuple[str, ...], work: Path | None) -> CommandModel:
+        return CommandModel(names, **self.model_dump(exclude={"returns"}), folder=work)
 
 
 class UmBridgeTable(Table):
@@ -122,15 +133,20 @@ class UmBridgeTable(Table):
     retries: int = 2
     returns: Returns = "outputs"
 
-    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> UmBridgeModel:
-        return UmBridgeModel(self.url, self.name, self.config, self.timeout or timeout, self.retries)
+    def build(self, names: tuple[str, ...], work: Path | None) -> UmBridgeModel:
+        return UmBridgeModel(self.url, self.name, self.config, self.timeout, self.retries)
 
 
 class DataTable(Table):
-    """What was measured, and the noise: standard deviation, one per measurement, or covariance."""
+    """What was measured, and the noise: standard deviation, one per measurement, or covariance.
+
+    ``scale`` names the parameter that multiplies all standard deviations; the model is not given it.
+    """
 
     observed: Numbers
     noise: Numbers
+    scale: str | None = None
+    normalized: bool = True
 
 
 class RunTable(Table):
@@ -160,8 +176,8 @@ class Case(Table):
     """A whole case."""
 
     title: str = ""
-    parameters: dict[str, Annotated[dict[str, Any], BeforeValidator(_marginal)]]
     correlation: Numbers = None
+    parameters: dict[str, Annotated[dict[str, Any], BeforeValidator(_marginal)]]
     model: Annotated[
         Annotated[PythonTable, Tag("python")]
         | Annotated[CommandTable, Tag("command")]
@@ -169,4 +185,169 @@ class Case(Table):
         Discriminator(_kind),
     ]
     data: DataTable | None = None
-    run: RunTable = RunTable()
+    run: RunTable = Field(default_factory=RunTable)
+
+    @model_validator(mode="after")
+    def _data_or_log_likelihood(self) -> Case:
+        if self.data is None and self.model.returns == "outputs":
+            raise ValueError("data is missing; or say model.returns = 'log_likelihood' if that is what it returns")
+        if self.data is not None and self.model.returns == "log_likelihood":
+            raise ValueError("data has no use where model.returns = 'log_likelihood'; leave one of them out")
+        if self.data is not None and self.data.scale is not None and self.data.scale not in self.parameters:
+            near = families.suggestion(self.data.scale, self.parameters)
+            raise ValueError(f"data.scale must name a parameter; got {self.data.scale!r}{near}")
+        return self
+
+    def prior(self) -> Prior:
+        marginals = {name: families.marginal(description) for name, description in self.parameters.items()}
+        with _named("parameters: ", "Prior: "):
+            prior = Prior(marginals)
+        with _named("", "Prior: "):
+            return prior if self.correlation is None else Prior(marginals, correlation=self.correlation)
+
+    def simulator(self, work: Path | None = None) -> Simulator:
+        """The model as a function of all parameters. Commands run in directories under ``work``."""
+        noise = self.data.scale if self.data else None
+        names = tuple(name for name in self.parameters if name != noise)
+        with _named("model."):
+            model = self.model.build(names, work)
+        return model if noise is None else Without(model, list(self.parameters).index(noise))
+
+    def log_likelihood(self, simulator: Simulator) -> Simulator:
+        """The simulator's outputs against the data; or the simulator, where it returns the log-likelihood itself."""
+        if self.data is None:
+            return simulator
+        scale = None if self.data.scale is None else itemgetter(list(self.parameters).index(self.data.scale))
+        with _named("data.", "GaussianLikelihood: "):
+            return GaussianLikelihood(
+                simulator, self.data.observed, self.data.noise, scale=scale, normalized=self.data.normalized
+            )
+
+    def settings(self) -> Settings:
+        """The run's settings, with those left to us chosen."""
+        chosen = self.run.model_dump(exclude=_NOT_SETTINGS)
+        with _named("run."):
+            return resolve(len(self.parameters), **chosen)
+
+    def resolved(self, seed: int) -> Case:
+        """This case with every choice made, so that the same run can be made again."""
+        settings = self.settings()
+        numbers = {key: getattr(settings, key) for key in ("n_initial", "population", "chain_length")}
+        numbers |= {"max_evaluations": settings.max_evaluations, "tolerance": list(settings.tolerance), "seed": seed}
+        return self.model_copy(update={"run": self.run.model_copy(update=numbers)})
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(_without_none(self.model_dump()))
+
+
+_TABLES: dict[tuple[str, ...], type[Table]] = {
+    (): Case,
+    ("model", "python"): PythonTable,
+    ("model", "command"): CommandTable,
+    ("model", "url"): UmBridgeTable,
+    ("data",): DataTable,
+    ("run",): RunTable,
+}
+
+
+@dataclass(frozen=True)
+class Without:
+    """A model that is not given one of the parameters."""
+
+    model: Simulator
+    index: int
+
+    def __call__(self, theta: Array) -> Any:
+        return self.model(np.delete(theta, self.index, axis=-1))
+
+
+# --- loading ------------------------------------------------------------------------------------------------
+
+
+class CaseError(ArgumentError):
+    """The case file is wrong; the message has a line for each problem, with the path of its key."""
+
+
+def load(path: str | Path) -> Case:
+    """Read and check a case file. The model is not run."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CaseError(f"the file cannot be read: {error.strerror}") from error
+    except ValueError as error:  # of the syntax or the encoding
+        raise CaseError(f"this is not TOML: {error}") from error
+    try:
+        case = Case.model_validate(content, context={"folder": path.parent})
+    except ValidationError as error:
+        raise CaseError("\n".join(_explain(e) for e in error.errors())) from None
+    case.prior()
+    case.settings()
+    return case
+
+
+def import_function(reference: str, folder: str) -> Simulator:
+    """The function behind ``module:function``; modules in ``folder`` come first."""
+    module_name, _, name = reference.partition(":")
+    if not module_name or not name.isidentifier():
+        raise ArgumentError(f"python must be 'module:function'; got {reference!r}")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+            raise ArgumentError(
+                f"python: there is no module {module_name!r} in {folder} or on Python's path"
+            ) from error
+        raise ArgumentError(f"python: importing {module_name!r} failed with {type(error).__name__}: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        near = families.suggestion(name, [n for n in vars(module) if callable(getattr(module, n))])
+        raise ArgumentError(f"python: {module.__file__} has no function {name!r}{near}")
+    return cast(Simulator, function)
+
+
+@contextmanager
+def _named(table: str, strip: str = "") -> Iterator[None]:
+    """Put the table's name before what is wrong with one of its keys."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise CaseError(f"{table}{str(error).removeprefix(strip)}") from error
+
+
+def _nearest(key: str, known: Sequence[str]) -> str:
+    return families.suggestion(key, known) or f"; there are {', '.join(known)}"
+
+
+def _explain(error: Any) -> str:
+    """One problem in one line, by the path of its key."""
+    *table, key = error["loc"] or ("",)
+    place = [*table[:1], *table[2:], key] if table[:1] == ["model"] else [*table, key]  # without the kind of model
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).removeprefix(".")
+    match error["type"]:
+        case "missing":
+            return f"{path} is missing"
+        case "extra_forbidden":
+            return f"{path} is not a key{_nearest(key, list(_TABLES[tuple(table)].model_fields))}"
+        case "union_tag_not_found":
+            return f"{path} must have one of the keys {', '.join(_KINDS)}{_nearest_kind(error['input'])}"
+        case "value_error":
+            return f"{path}{': ' if path else ''}{error['ctx']['error']}"
+    return f"{path} {error['msg'].replace('Input should', 'must')}; got {error['input']!r}"
+
+
+def _nearest_kind(model: Any) -> str:
+    given = [str(k) for k in model] if isinstance(model, Mapping) else []
+    kinds = [k for k in given if k in _KINDS]
+    if kinds:
+        return f"; got {' and '.join(kinds)}"
+    near = next((s for k in given if (s := families.suggestion(k, _KINDS))), "")
+    return f"; got {', '.join(given) or 'none'}{near}"
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    return value

@@ -19,8 +19,8 @@ def marginal(description: Mapping[str, Any]) -> Distribution:
     Any continuous ``scipy.stats`` name is understood too, with scipy's own arguments.
     """
     if "distribution" not in description:
-        near = suggestion("distribution", [k for k in description if k != "distribution"], "here it is spelt")
-        raise ArgumentError(f"distribution is missing, such as distribution = 'uniform'{near}")
+        meant = difflib.get_close_matches("distribution", list(description), n=1)
+        raise ArgumentError(f"distribution is missing{f'; is {meant[0]!r} meant for it?' if meant else ''}")
     name = description["distribution"]
     if not isinstance(name, str) or name not in (known := [*_READABLE, *_scipy_names()]):
         near = suggestion(name, known) if isinstance(name, str) else ""
@@ -34,10 +34,10 @@ def marginal(description: Mapping[str, Any]) -> Distribution:
     raise ArgumentError(_wrong_keys(name, list(numbers)))
 
 
-def suggestion(word: str, known: Iterable[str], lead: str = "did you mean") -> str:
+def suggestion(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'high'?`` when something known is near, else nothing."""
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
-    return f"; {lead} {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 # --- the readable families ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -70,3 +71,38 @@ def flatten(value: Any) -> list[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{json.dumps(value)[:40]} is not a number")
     return [float(value)]
+
+
+def read_csv(path: Path, column: str | None = None) -> list[Any]:
+    """A column by its name in the header; without a name all numbers: a list where there is one column, else rows."""
+    if not path.is_file():
+        raise ArgumentError(f"there is no file {str(path)!r}")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = [(i, [cell.strip() for cell in row]) for i, row in enumerate(csv.reader(file), 1) if any(row)]
+    rows = [(i, row) for i, row in rows if not row[0].startswith("#")]
+    header = rows.pop(0)[1] if rows and not _all_numbers(rows[0][1]) else []
+    if not rows:
+        raise ArgumentError(f"{path.name} has no numbers")
+    if column is not None:
+        if column not in header:
+            raise ArgumentError(f"{path.name} has no column {column!r}; its header is {', '.join(header) or 'missing'}")
+        at = header.index(column)
+        return [_cell(row[at] if at < len(row) else "", path, i) for i, row in rows]
+    table = [[_cell(cell, path, i) for cell in row] for i, row in rows]
+    if len({len(row) for row in table}) > 1:
+        raise ArgumentError(f"{path.name} has rows of different lengths")
+    return [row[0] for row in table] if len(table[0]) == 1 else table
+
+
+def _all_numbers(row: Sequence[str]) -> bool:
+    try:
+        return all(np.isfinite(float(cell)) for cell in row)
+    except ValueError:
+        return False
+
+
+def _cell(text: str, path: Path, line: int) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(f"{path.name}, line {line}: {text!r} is not a number") from None
