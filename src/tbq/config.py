@@ -167,8 +167,9 @@ class RunTable(Table):
     workers: int = Field(default=1, ge=1)
 
 
-def _kind(value: Any) -> str | None:
-    kinds = [k for k in _KINDS if isinstance(value, Mapping) and k in value]
+def _kind(model: Any) -> str | None:
+    """Which model a table is for, or was; None unless it has one of the three keys."""
+    kinds = [k for k in _KINDS if (k in model if isinstance(model, Mapping) else hasattr(model, k))]
     return kinds[0] if len(kinds) == 1 else None
 
 
@@ -194,7 +195,7 @@ class Case(Table):
         if self.data is not None and self.model.returns == "log_likelihood":
             raise ValueError("data has no use where model.returns = 'log_likelihood'; leave one of them out")
         if self.data is not None and self.data.scale is not None and self.data.scale not in self.parameters:
-            near = families.suggestion(self.data.scale, self.parameters)
+            near = _nearest(self.data.scale, list(self.parameters))
             raise ValueError(f"data.scale must name a parameter; got {self.data.scale!r}{near}")
         return self
 
