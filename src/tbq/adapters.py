@@ -42,6 +42,8 @@ _TAIL_LINES = 10  # of stderr, in an error message
 _QUESTION_TIMEOUT = 10.0  # seconds for the questions a server answers without running the model
 _BUSY = (502, 503, 504)  # answers of gateways and load balancers that pass
 
+_running: set[subprocess.Popen[bytes]] = set()
+
 
 # --- a command ----------------------------------------------------------------------------------------------
 
@@ -144,21 +146,36 @@ class CommandModel:
         fill(places, dict.fromkeys(self.names, 1.0))
 
 
+def end_all() -> None:
+    """End every program that runs now, in whatever thread: for those who stop before their time."""
+    for process in list(_running):
+        _end(process)
+
+
 def _execute(command: Sequence[str], directory: Path, timeout: float | None) -> None:
     shown = " ".join(command)
     with (directory / "stdout.txt").open("wb") as out, (directory / "stderr.txt").open("wb") as err:
         try:
+            # With a timeout it leads a group of its own, so that all it started can be ended with it. Without one it
+            # stays in ours, and ends with us.
             process = subprocess.Popen(
-                command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=timeout is not None,
             )
         except OSError as error:
             raise ProgramError(f"the program could not be started: {error.strerror} ({shown})") from error
+        _running.add(process)
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired as error:
             raise SimulatorTimeoutError(f"the program was ended after {timeout:g} s ({shown})") from error
         finally:
             _end(process)
+            _running.discard(process)
     if code < 0:
         raise ProgramError(f"the program was ended by signal {signal.Signals(-code).name} ({shown})")
     if code > 0:
@@ -166,13 +183,11 @@ def _execute(command: Sequence[str], directory: Path, timeout: float | None) -> 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program that still runs, with all it started: after a timeout, or when we are interrupted."""
+    """End a program that still runs and, where it leads a group, all it started."""
     if process.poll() is None:
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            leads = hasattr(os, "killpg") and os.getpgid(process.pid) == process.pid
+            os.killpg(process.pid, signal.SIGKILL) if leads else process.kill()
         process.wait()
 
 
