@@ -184,7 +184,7 @@ def test_the_resolved_case_is_the_same_case_wherever_it_lies(case, tmp_path):
 def test_run_settings_are_the_arguments_of_infer():
     ours = {name: field.default for name, field in RunTable.model_fields.items() if name != "workers"}
     theirs = {p.name: p.default for p in inspect.signature(tbq.infer).parameters.values() if p.kind is p.KEYWORD_ONLY}
-    not_for_files = {"executor", "vectorized", "progress"}
+    not_for_files = {"executor", "vectorized", "journal", "progress"}
     assert ours == {name: value for name, value in theirs.items() if name not in not_for_files}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,16 @@ from tbq.errors import SimulatorError, TbqError
 from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.types import Array
+from tbq.words import duration
 
 _SHOWN = 12  # outputs in full
 _FAR = 1e3  # standard deviations of the noise: farther than this the data or their units may be wrong
 
 
-def examine(case: Case, work: Path) -> Iterator[str]:
+def examine(case: Case) -> Iterator[str]:
     """Lines about the case, the model's run at the prior mean, and what it means. Raises when there is no number."""
     prior, settings = case.prior(), case.settings()
-    simulator = case.simulator(work)
+    simulator = case.simulator()
     log_likelihood = case.log_likelihood(simulator)
     yield from _parameters(prior)
     yield f"model        {_describe(case)}"
@@ -66,14 +66,6 @@ def prior_mean(prior: Prior) -> Array:
     """Means of the marginals; the median where there is no mean."""
     means = np.array([m.mean() for m in prior.marginals.values()])
     return np.where(np.isfinite(means), means, [m.median() for m in prior.marginals.values()])
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them."""
-    for size, unit in [(86400, "days"), (3600, "h"), (60, "min")]:
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def _run(simulator: Simulator, theta: Array) -> Array:

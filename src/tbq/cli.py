@@ -2,22 +2,157 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from tbq.errors import TbqError
 
-app = typer.Typer(help="Posterior and model evidence of an expensive simulator.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from tbq import config
+
+app = typer.Typer(
+    help="Posterior and model evidence of an expensive simulator.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
 bench_app = typer.Typer(help="Benchmarks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
+
+
+CaseFile = Annotated[Path, typer.Argument(help="The case file.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(help="The folder of the run.", show_default=False)]
+CASE = "case.toml"
+
+
+@app.command("check")
+def check_case(case_file: CaseFile) -> None:
+    """Check a case: run the model once, at the prior mean, and say what was seen."""
+    from tbq import config
+    from tbq.check import examine
+
+    with _spoken(case_file):
+        case = config.load(case_file)
+        for line in examine(case):
+            typer.echo(line)
+    typer.echo(f"Nothing wrong was seen. `tbq run {case_file}` starts the run.")
+
+
+@app.command("run")
+def run_case(
+    case_file: CaseFile,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; runs/NAME for NAME.toml when not given.", show_default=False)
+    ] = None,
+) -> None:
+    """Run a case. Its folder gets the case with every choice made, the journal, and what was found."""
+    from tbq import config, journal
+    from tbq.randomness import fresh_seed
+
+    folder = out or Path("runs") / case_file.stem
+    with _spoken(case_file):
+        case = config.load(case_file)
+        if (folder / journal.FILE).exists():
+            raise TbqError(f"{folder} has a run already; `tbq resume {folder}` goes on with it, --out chooses another")
+        _infer(case.resolved(fresh_seed() if case.run.seed is None else case.run.seed), folder)
+
+
+@app.command("resume")
+def resume(folder: Folder) -> None:
+    """Go on with a run that was interrupted. No finished evaluation is made again."""
+    from tbq import config, journal
+
+    with _spoken(folder):
+        if not (folder / CASE).exists():
+            raise TbqError(f"there is no {CASE} here; give the folder of a run that `tbq run` began")
+        if not (folder / journal.FILE).exists():
+            raise TbqError(f"nothing was begun here; `tbq run {folder / CASE} --out {folder}` begins")
+        _infer(config.load(folder / CASE), folder)
+
+
+@app.command("status")
+def show_status(
+    folder: Folder,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the run ends.")] = False,
+) -> None:
+    """Show how a run is doing, from any terminal."""
+    from tbq import status
+
+    with _spoken(folder):
+        if not watch:
+            typer.echo("\n".join(status.lines(folder)))
+        elif not sys.stdout.isatty():
+            for account in status.follow(folder):
+                typer.echo("\n".join(account) + "\n")
+        else:
+            with Live(auto_refresh=False) as live:
+                for account in status.follow(folder):
+                    live.update(Text("\n".join(account)), refresh=True)
+
+
+def _infer(case: config.Case, folder: Path) -> None:
+    """Run a resolved case, or go on with it, and leave what it finds in its folder."""
+    from tbq.check import ready
+    from tbq.infer import infer
+
+    prior, simulator = case.prior(), case.simulator(folder.resolve() / "work")
+    log_likelihood = case.log_likelihood(simulator)
+    ready(simulator, prior.dim)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CASE).write_text(case.to_toml(), encoding="utf-8")
+    typer.echo(f"{case.title or 'The run'} is in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
+    terminal = sys.stderr.isatty()
+    with _interruptible(folder):
+        result = infer(
+            log_likelihood, prior, journal=folder, progress="rich" if terminal else "plain", **case.arguments()
+        )
+    summary = result.summary()
+    (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
+    np.savetxt(folder / "samples.csv", result.samples, delimiter=",", header=",".join(prior.names), comments="")
+    typer.echo(summary)
+    typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
+
+
+@contextmanager
+def _spoken(subject: Path) -> Iterator[None]:
+    """Say what is wrong in words, not in a traceback."""
+    try:
+        yield
+    except TbqError as error:
+        first, *others = str(error).splitlines()
+        typer.echo("\n  ".join([f"{subject}: {first}" if not others else f"{subject}:\n  {first}", *others]), err=True)
+        raise typer.Exit(1) from error
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """Stop on Ctrl-C or SIGTERM with the simulator's programs ended and the way to go on told."""
+    from tbq import adapters
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        adapters.end_all()
+        typer.echo(f"\nInterrupted. All finished runs are safe; `tbq resume {folder}` goes on.", err=True)
+        raise typer.Exit(130) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @app.command("problems")

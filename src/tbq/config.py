@@ -11,8 +11,10 @@ import importlib
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -44,7 +46,7 @@ from tbq.types import Array
 
 Simulator = Callable[[Array], Any]
 _KINDS = ("python", "command", "url")
-_NOT_SETTINGS = {"batch_size", "seed", "workers"}  # how to run, not what to find
+_NOT_SETTINGS = {"batch_size", "workers", "timeout", "retries", "warm_start", "seed"}  # how to run, not what to find
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
@@ -103,7 +105,7 @@ class PythonTable(Table):
     path: PathHere = Field(default=".", validate_default=True)  # folder to import from
     returns: Returns = "outputs"
 
-    def build(self, names: tuple[str, ...], work: Path | None) -> Simulator:
+    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> Simulator:
         return import_function(self.python, self.path)
 
 
@@ -119,8 +121,9 @@ class CommandTable(Table):
     keep: bool = False
     returns: Returns = "outputs"
 
-    def build(self, names: tuple[str, ...], work: Path | None) -> CommandModel:
-        return CommandModel(names, **self.model_dump(exclude={"returns"}), folder=work)
+    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> CommandModel:
+        arguments = self.model_dump(exclude={"returns", "timeout"})
+        return CommandModel(names, **arguments, folder=work, timeout=self.timeout or timeout)
 
 
 class UmBridgeTable(Table):
@@ -133,8 +136,8 @@ class UmBridgeTable(Table):
     retries: int = 2
     returns: Returns = "outputs"
 
-    def build(self, names: tuple[str, ...], work: Path | None) -> UmBridgeModel:
-        return UmBridgeModel(self.url, self.name, self.config, self.timeout, self.retries)
+    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> UmBridgeModel:
+        return UmBridgeModel(self.url, self.name, self.config, self.timeout or timeout, self.retries)
 
 
 class DataTable(Table):
@@ -163,8 +166,11 @@ class RunTable(Table):
     chain_length: int | None = None
     max_evaluations: int | None = None
     batch_size: int = 1
-    seed: int | None = None
     workers: int = Field(default=1, ge=1)
+    timeout: float | None = None
+    retries: int = 0
+    warm_start: PathHere | None = None
+    seed: int | None = None
 
 
 def _kind(model: Any) -> str | None:
@@ -211,7 +217,7 @@ class Case(Table):
         noise = self.data.scale if self.data else None
         names = tuple(name for name in self.parameters if name != noise)
         with _named("model."):
-            model = self.model.build(names, work)
+            model = self.model.build(names, work, self.run.timeout)
         return model if noise is None else Without(model, list(self.parameters).index(noise))
 
     def log_likelihood(self, simulator: Simulator) -> Simulator:
@@ -229,6 +235,18 @@ class Case(Table):
         chosen = self.run.model_dump(exclude=_NOT_SETTINGS)
         with _named("run."):
             return resolve(len(self.parameters), **chosen)
+
+    def arguments(self) -> dict[str, Any]:
+        """What :func:`tbq.infer` is to be called with."""
+        arguments = self.run.model_dump(exclude={"workers"})
+        in_python = isinstance(self.model, PythonTable)
+        if not in_python:  # they end their own runs, and need no process for it
+            arguments["timeout"] = None
+        if self.run.workers > 1:
+            pool = ProcessPoolExecutor if in_python else ThreadPoolExecutor
+            arguments["executor"] = partial(pool, self.run.workers)
+            arguments["batch_size"] = max(self.run.batch_size, self.run.workers)
+        return arguments
 
     def resolved(self, seed: int) -> Case:
         """This case with every choice made, so that the same run can be made again."""

@@ -1,7 +1,8 @@
 """The journal of a run: an append-only file of one JSON record per line, each with a checksum.
 
 The first record says what the run is (``header``); then come, in the order in which they happened, the points that were
-proposed (``ask``), what came of them (``run``), and the moments when the engine took in the runs so far (``learn``).
+proposed (``ask``), what came of them (``run``), the moments when the engine took in the runs so far (``learn``), and
+why the run ended (``end``).
 A record is on the disk before anything uses it, and a run's state is the replay of its journal.
 """
 
@@ -13,7 +14,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,8 @@ import numpy as np
 from tbq.errors import ArgumentError, TbqError
 from tbq.evaluation import Evaluation, Proposal, Status
 from tbq.prior import Prior
+from tbq.result import Record as Belief
+from tbq.result import Stop
 from tbq.settings import Settings
 
 FORMAT = 1
@@ -56,6 +59,16 @@ class Contents:
         """Points that were proposed and have not returned."""
         done = {e.id for e in self.evaluations}
         return tuple(p for r in self.records if r["kind"] == "ask" for p in proposals_of(r) if p.id not in done)
+
+    @property
+    def belief(self) -> Record | None:
+        """Stage, γ, evidence and its coefficient of variation as they were last known; None in the initial design."""
+        return next((r["belief"] for r in reversed(self.records) if "belief" in r), None)
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the run ended; None while it has not."""
+        return next((Stop[r["stop"]] for r in reversed(self.records) if r["kind"] == "end"), None)
 
 
 def read(folder: str | Path) -> Contents:
@@ -188,6 +201,18 @@ def _lock(file: int, path: Path) -> None:
             time.sleep(0.05)
 
 
+def in_use(folder: str | Path) -> bool:
+    """Whether somebody writes this journal now."""
+    import fcntl
+
+    with contextlib.suppress(OSError), (Path(folder) / FILE).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _close_all() -> None:
     for journal in list(_open_journals):
         journal.close()
@@ -250,8 +275,13 @@ def _same_prior(description: Record, prior: Prior) -> bool:
     return bool(np.allclose(density, wanted, rtol=1e-6, atol=1e-6))
 
 
-def ask_record(proposals: Iterable[Proposal]) -> Record:
-    return {"kind": "ask", "proposals": [_proposed(p) for p in proposals]}
+def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief]) -> Record:
+    """Points that go out and, for those who look on, what is believed by then."""
+    return {"kind": "ask", "proposals": [_proposed(p) for p in proposals], **_belief(history)}
+
+
+def end_record(stop: Stop, history: Sequence[Belief]) -> Record:
+    return {"kind": "end", "stop": stop.name, **_belief(history)}
 
 
 def run_record(evaluation: Evaluation) -> Record:
@@ -284,6 +314,10 @@ def run_of(run: Record, proposal: Proposal) -> Evaluation:
 
 def known_of(header: Record) -> list[Evaluation]:
     return [run_of(r, _proposal(r)) for r in header["known"]]
+
+
+def _belief(history: Sequence[Belief]) -> Record:
+    return {"belief": _plain(asdict(history[-1]))} if history else {}
 
 
 def _proposal(record: Record) -> Proposal:

@@ -125,7 +125,7 @@ class Session:
             with single_threaded():
                 state, proposals = engine.ask(self.state, n)
             if proposals:
-                self._append(journal.ask_record(proposals))
+                self._append(journal.ask_record(proposals, self.state.history))
                 self.state = state
             return proposals
 
@@ -209,6 +209,11 @@ class Session:
         if self._untold:
             self._append(journal.LEARN)
             self._take_in()
+            self._note_end()
+
+    def _note_end(self) -> None:
+        if self.state.stop is not None:
+            self._append(journal.end_record(self.state.stop, self.state.history))
 
     def _take_in(self) -> None:
         with single_threaded():
@@ -226,9 +231,11 @@ class Session:
                 self.state = engine.remember(self.state, journal.proposals_of(record))
             elif record["kind"] == "run":
                 self._untold.append(journal.run_of(record, self._pending("replay", record["id"])))
-            else:
+            elif record["kind"] == "learn":
                 self._take_in()
         self._again = list(self.pending)
+        if records and records[-1]["kind"] == "learn":
+            self._note_end()
 
 
 def _start(prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation]) -> engine.State:
