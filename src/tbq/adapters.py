@@ -299,7 +299,7 @@ class UmBridgeModel:
         try:
             return request()
         except ServerUnreachableError as error:
-            raise ServerUnreachableError(f"{error}; tried {self.retries + 1} times") from error
+            raise ServerUnreachableError(f"{error}; tried {self.retries + 1} times. Is the server running?") from error
 
     @property
     def _base(self) -> str:
@@ -325,7 +325,8 @@ def _request(url: str, content: bytes | None, timeout: float | None) -> dict[str
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
             raise SimulatorTimeoutError(f"{url} could not be reached within {timeout:g} s") from error
-        raise ServerUnreachableError(f"{url} could not be reached: {reason or type(error).__name__}") from error
+        why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        raise ServerUnreachableError(f"{url} could not be reached: {why}") from error
     try:
         answer = _from_json(text)
     except ValueError as error:

@@ -16,13 +16,14 @@ from typing import Any
 
 READY = b"+"  # said when the log-likelihood is loaded: from here on the time counts
 
-Attempt = tuple[Any, Any, str | None, float]
+Attempt = tuple[Any, Any, str | None, float, str]
 
 
 def attempt(log_likelihood: Callable[[Any], Any], theta: Any) -> Attempt:
-    """Value, outputs where the likelihood tells them (``evaluate``), what it raised, and seconds."""
+    """Value, outputs where the likelihood tells them (``evaluate``), what it raised, seconds, and an error's status."""
     start = time.perf_counter()
     value = outputs = error = None
+    status = "failed"
     try:
         if hasattr(log_likelihood, "evaluate"):
             value, outputs = log_likelihood.evaluate(theta)
@@ -30,7 +31,8 @@ def attempt(log_likelihood: Callable[[Any], Any], theta: Any) -> Attempt:
             value = log_likelihood(theta)
     except (Exception, SystemExit) as exception:
         error = f"{type(exception).__name__}: {exception}"
-    return value, outputs, error, time.perf_counter() - start
+        status = "timeout" if isinstance(exception, TimeoutError) else "failed"
+    return value, outputs, error, time.perf_counter() - start, status
 
 
 def main() -> None:
@@ -43,7 +45,7 @@ def main() -> None:
     try:
         log_likelihood = pickle.loads(payload)
     except Exception as exception:
-        answer = None, None, f"log_likelihood cannot be loaded: {type(exception).__name__}: {exception}", 0.0
+        answer = None, None, f"log_likelihood cannot be loaded: {type(exception).__name__}: {exception}", 0.0, "failed"
     else:
         answers.write(READY)
         answers.flush()
@@ -52,7 +54,7 @@ def main() -> None:
         data = pickle.dumps(answer)
     except Exception:
         kind = type(answer[0]).__name__
-        data = pickle.dumps((None, None, f"the log-likelihood returned {kind}, not a number", answer[3]))
+        data = pickle.dumps((None, None, f"the log-likelihood returned {kind}, not a number", *answer[3:]))
     sys.stdout.flush()
     answers.write(data)
     answers.close()

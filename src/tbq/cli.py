@@ -112,7 +112,8 @@ def _infer(case: config.Case, folder: Path) -> None:
     ready(simulator, prior.dim)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CASE).write_text(case.to_toml(), encoding="utf-8")
-    typer.echo(f"{case.title or 'The run'} is in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
+    title = f"{case.title}\n" if case.title else ""
+    typer.echo(f"{title}Running in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
     terminal = sys.stderr.isatty()
     with _interruptible(folder):
         result = infer(

@@ -17,38 +17,35 @@ _PATIENCE = 1.0  # seconds between two looks
 def lines(folder: Path) -> list[str]:
     """The account of a run, alive or not."""
     alive = journal.in_use(folder)  # asked first: a run that ends in between is then told as ended
-    contents = journal.read(folder)
-    evaluations = contents.evaluations
-    account = [
-        f"{folder}     {_verdict(contents, alive, folder)}",
-        f"runs           {_runs(contents, evaluations)}",
-    ]
-    if contents.belief is not None:
-        b = contents.belief
-        account.append(f"stage          {b['stage']}, γ = {float(b['gamma']):.3g}")
-        account.append(
-            f"log evidence   {float(b['log_evidence']):.4g} at this γ, coefficient of variation {float(b['cov']):.2g}"
-        )
-    good = [e for e in evaluations if e.status is Status.OK]
-    if good:
-        account.append(f"best run       {_best(good, contents.header['prior']['names'])}")
-    messages = [e.message for e in evaluations if e.message]
-    if messages:
-        account.append(f"last message   {messages[-1]}")
-    return account
+    return _account(folder, journal.read(folder), alive)
 
 
 def follow(folder: Path) -> Iterator[list[str]]:
-    """The account whenever there is news, until nobody writes the journal any more."""
-    last: tuple[bool, int] | None = None
+    """The account whenever there is news, until the run ends or nobody works on it any more."""
+    told = -1, False
     while True:
-        seen = journal.in_use(folder), (folder / journal.FILE).stat().st_size
-        if seen != last:
-            yield lines(folder)
-            last = seen
-        if not seen[0]:
+        alive = journal.in_use(folder)
+        contents = journal.read(folder)
+        if (news := (len(contents.records), alive)) != told:
+            yield _account(folder, contents, alive)
+            told = news
+        if contents.stop is not None or not alive:
             return
         time.sleep(_PATIENCE)
+
+
+def _account(folder: Path, contents: journal.Contents, alive: bool) -> list[str]:
+    evaluations = contents.evaluations
+    account = [f"{folder} {_verdict(contents, alive, folder)}", "", f"runs           {_runs(contents, evaluations)}"]
+    if (b := contents.belief) is not None:
+        cov = f"coefficient of variation {float(b['cov']):.2g}"
+        account.append(f"stage          {b['stage']}, γ = {float(b['gamma']):.3g}")
+        account.append(f"log evidence   {float(b['log_evidence']):.4g} at this γ, {cov}")
+    if good := [e for e in evaluations if e.status is Status.OK]:
+        account.append(f"best run       {_best(good, contents.header['prior']['names'])}")
+    if messages := [e.message for e in evaluations if e.message]:
+        account.append(f"last message   {messages[-1]}")
+    return account
 
 
 def _verdict(contents: journal.Contents, alive: bool, folder: Path) -> str:

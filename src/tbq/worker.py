@@ -73,7 +73,11 @@ def call(
         function = log_likelihood.get()
     except Exception as error:
         return Answer(error=f"log_likelihood cannot be loaded: {type(error).__name__}: {error}")
-    return Answer(*child.attempt(function, theta))
+    return _answer(child.attempt(function, theta))
+
+
+def _answer(attempt: child.Attempt) -> Answer:
+    return Answer(*attempt[:-1], status=Status(attempt[-1]))
 
 
 def end_all(run: str) -> None:
@@ -108,7 +112,7 @@ def _call_apart(payload: bytes, theta: Array, timeout: float | None, run: str) -
         mine.discard(process)
     seconds = time.perf_counter() - start
     with contextlib.suppress(EOFError, pickle.UnpicklingError):
-        return Answer(*pickle.loads(data))
+        return _answer(pickle.loads(data))
     if clock.expired:
         return Answer(error=f"no answer within {timeout:g} s", seconds=seconds, status=Status.TIMEOUT)
     message = f"its process ended with exit status {process.returncode}"
