@@ -275,7 +275,7 @@ def _same_prior(description: Record, prior: Prior) -> bool:
     return bool(np.allclose(density, wanted, rtol=1e-6, atol=1e-6))
 
 
-def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief]) -> Record:
+def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief] = ()) -> Record:
     """Points that go out and, for those who look on, what is believed by then."""
     return {"kind": "ask", "proposals": [_proposed(p) for p in proposals], **_belief(history)}
 
