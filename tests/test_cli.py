@@ -249,6 +249,14 @@ def test_stopping_ends_the_programs_of_all_workers(spring, tmp_path):
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() and _alive(pid) for pid in programs), 5)
 
 
+def test_stopping_ends_python_workers(spring, tmp_path):
+    path = spring("Path(f'started{theta[0]}').touch(); time.sleep(60)", ("[run]", "[run]\nworkers = 2"))
+    with subprocess.Popen([TBQ, "run", str(path), "--out", "a"], stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: len(list(tmp_path.glob("started*"))) == 2)
+        process.terminate()
+        assert process.wait(timeout=20) == 130
+
+
 def _alive(pid):
     try:
         os.kill(pid, 0)

@@ -29,6 +29,22 @@ def test_the_readmes_example_is_the_file_that_is_run():
     assert sum(bool(line.strip()) for line in blocks[0].splitlines()) <= 15
 
 
+def test_the_readmes_case_is_the_file_that_is_run():
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"```toml\n(.*?)```", text, re.S) == [(ROOT / "examples/external/case.toml").read_text()]
+
+
+def test_every_key_of_a_case_is_documented():
+    from tbq import config
+
+    sections = re.split(r"^## ", (ROOT / "docs/case_file.md").read_text(), flags=re.M)
+    keys = {s.split("`")[1]: set(re.findall(r"`(\w+)`", s)) for s in sections}
+    assert keys["[run]"] - {"infer"} == set(config.RunTable.model_fields)
+    assert keys["[data]"] >= set(config.DataTable.model_fields)
+    for table in (config.PythonTable, config.CommandTable, config.UmBridgeTable):
+        assert keys["[model]"] >= set(table.model_fields)
+
+
 def test_the_readmes_output_is_real(readme_result):
     text = (ROOT / "README.md").read_text()
     printed = re.search(r"log evidence   (-?[\d.]+) ± ([\d.]+)", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -104,14 +105,16 @@ def show_status(
 
 def _infer(case: config.Case, folder: Path) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
+    from tbq import journal
     from tbq.check import ready
     from tbq.infer import infer
 
     prior, simulator = case.prior(), case.simulator(folder.resolve() / "work")
     log_likelihood = case.log_likelihood(simulator)
     ready(simulator, prior.dim)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CASE).write_text(case.to_toml(), encoding="utf-8")
+    if not (folder / journal.FILE).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / CASE).write_text(case.to_toml(), encoding="utf-8")
     title = f"{case.title}\n" if case.title else ""
     typer.echo(f"{title}Running in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
     terminal = sys.stderr.isatty()
@@ -139,7 +142,7 @@ def _spoken(subject: Path) -> Iterator[None]:
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    """Stop on Ctrl-C or SIGTERM with the simulator's programs ended and the way to go on told."""
+    """Stop on Ctrl-C or SIGTERM: the simulator's programs and processes are ended, and the way to go on is told."""
     from tbq import adapters
 
     def stop(*_: object) -> None:
@@ -150,6 +153,8 @@ def _interruptible(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         adapters.end_all()
+        for worker in multiprocessing.active_children():
+            worker.kill()  # they took over our answer to SIGTERM
         typer.echo(f"\nInterrupted. All finished runs are safe; `tbq resume {folder}` goes on.", err=True)
         raise typer.Exit(130) from error
     finally:
