@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -159,7 +160,11 @@ def test_commands_can_be_sent_to_other_processes(make):
         ("print('all is well')", errors.OutputError, "out.txt is missing; the directory has in.txt, sim.py, std"),
         ("open('out.txt', 'w').write('1 2 x')", errors.OutputError, "out.txt, line 1: 'x' is not a number"),
         ("open('out.txt', 'w')", errors.OutputError, "out.txt has no numbers\nIt printed nothing."),
-        ("import os; os.kill(os.getpid(), 11)", errors.ProgramError, "the program was ended by signal SIGSEGV"),
+        (
+            "import os; os.kill(os.getpid(), 11)",
+            errors.ProgramError,
+            "the program was ended by signal 11, Segmentation fault",
+        ),
     ],
 )
 def test_failures_are_typed_and_say_what_was_seen(make, tmp_path, script, kind, message):
@@ -397,6 +402,17 @@ def test_an_answer_that_trickles_in_is_a_timeout(scripted):
     with pytest.raises(errors.SimulatorTimeoutError, match=r"no answer within 0.5 s"):
         UmBridgeModel(model.url, "m", timeout=0.5)(THETA)
     assert time.monotonic() - start < 3
+
+
+def test_a_network_that_gives_up_before_us_is_no_timeout_of_ours(monkeypatch):
+    def urlopen(*_, **__):
+        raise TimeoutError(110, "Connection timed out")
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    with pytest.raises(
+        errors.ServerUnreachableError, match="could not be reached: Connection timed out; tried 2 times"
+    ):
+        UmBridgeModel("http://far.away", "m", retries=1, pause=0.01)(THETA)
 
 
 @pytest.mark.parametrize(

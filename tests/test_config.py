@@ -4,6 +4,7 @@ import inspect
 import pickle
 import sys
 import tomllib
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -181,6 +182,20 @@ def test_the_resolved_case_is_the_same_case_wherever_it_lies(case, tmp_path):
     assert first == second
 
 
+def test_how_it_is_run(case):
+    settings = ("[data]", "[run]\nworkers = 3\ntimeout = 5\nretries = 1\n[data]")
+    a = case(settings).arguments()
+    assert (a["batch_size"], a["timeout"], a["retries"]) == (3, 5.0, 1)
+    with a["executor"]() as pool:
+        assert isinstance(pool, ProcessPoolExecutor)
+    c = case(settings, ('python = "spring:outputs"', 'command = ["echo", "{k1}", "{k2}"]\noutput = "stdout.txt"'))
+    assert c.simulator().timeout == 5.0
+    assert c.arguments()["timeout"] is None
+    with c.arguments()["executor"]() as pool:
+        assert isinstance(pool, ThreadPoolExecutor)
+    assert "executor" not in case().arguments()
+
+
 def test_run_settings_are_the_arguments_of_infer():
     ours = {name: field.default for name, field in RunTable.model_fields.items() if name != "workers"}
     theirs = {p.name: p.default for p in inspect.signature(tbq.infer).parameters.values() if p.kind is p.KEYWORD_ONLY}
@@ -256,6 +271,17 @@ def test_run_settings_are_the_arguments_of_infer():
             "[parameters]",
             "correlation = [[1.0, 2.0]]\n[parameters]",
             "correlation must be a 2 × 2 matrix; got shape (1, 2)",
+        ),
+        (
+            "[parameters]",
+            "correlation = [[1.0], [0.2, 1.0]]\n[parameters]",
+            "correlation: must have rows of one length",
+        ),
+        ("[data]", "[run]\ntimeout = 0\n[data]", "run.timeout must be greater than 0; got 0"),
+        (
+            "[data]\nobserved = [1.0, 2.0]\nnoise = 0.1",
+            "[run]\n[[data]]\nx = 1",
+            "data must be a table; got [{'x': 1}]",
         ),
         ("[data]", "[data\n", "this is not TOML: "),
     ],

@@ -177,7 +177,7 @@ def _execute(command: Sequence[str], directory: Path, timeout: float | None) -> 
             _end(process)
             _running.discard(process)
     if code < 0:
-        raise ProgramError(f"the program was ended by signal {signal.Signals(-code).name} ({shown})")
+        raise ProgramError(f"the program was ended by signal {-code}, {signal.strsignal(-code)} ({shown})")
     if code > 0:
         raise ProgramError(f"the program ended with exit code {code} ({shown})")
 
@@ -319,12 +319,10 @@ def _request(url: str, content: bytes | None, timeout: float | None) -> dict[str
     except urllib.error.HTTPError as error:
         with error:
             raise _reported(url, error) from None
-    except TimeoutError as error:
-        raise SimulatorTimeoutError(f"{url} gave no answer within {timeout:g} s") from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        if isinstance(reason, TimeoutError):
-            raise SimulatorTimeoutError(f"{url} could not be reached within {timeout:g} s") from error
+        if isinstance(reason, TimeoutError) and reason.errno is None:  # ours, not the network's
+            raise SimulatorTimeoutError(f"{url} gave no answer within {timeout:g} s") from error
         why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise ServerUnreachableError(f"{url} could not be reached: {why}") from error
     try:

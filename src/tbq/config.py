@@ -74,6 +74,8 @@ def _numbers(value: Any, info: ValidationInfo) -> Any:
             raise ValueError(f"must have a file, and a column of it if it has several; got {value!r}")
         return read_csv(Path(_absolute(value["file"], info)), value.get("column"))
     if isinstance(value, list):
+        if len({len(row) if isinstance(row, list) else -1 for row in value}) > 1:
+            raise ValueError("must have rows of one length")
         return [_numbers(v, info) for v in value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"must be numbers, or a table such as {{file = 'measured.csv'}}; got {value!r}")
@@ -117,7 +119,7 @@ class CommandTable(Table):
     pattern: str | None = None
     template: PathHere | None = None
     files: list[PathHere] = []
-    timeout: float | None = None
+    timeout: float | None = Field(default=None, gt=0)
     keep: bool = False
     returns: Returns = "outputs"
 
@@ -132,8 +134,8 @@ class UmBridgeTable(Table):
     url: str
     name: str
     config: dict[str, Any] = {}
-    timeout: float | None = None
-    retries: int = 2
+    timeout: float | None = Field(default=None, gt=0)
+    retries: int = Field(default=2, ge=0)
     returns: Returns = "outputs"
 
     def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> UmBridgeModel:
@@ -165,12 +167,12 @@ class RunTable(Table):
     population: int | None = None
     chain_length: int | None = None
     max_evaluations: int | None = None
-    batch_size: int = 1
+    batch_size: int = Field(default=1, ge=1)
     workers: int = Field(default=1, ge=1)
-    timeout: float | None = None
-    retries: int = 0
+    timeout: float | None = Field(default=None, gt=0)
+    retries: int = Field(default=0, ge=0)
     warm_start: PathHere | None = None
-    seed: int | None = None
+    seed: int | None = Field(default=None, ge=0)
 
 
 def _kind(model: Any) -> str | None:
@@ -251,9 +253,10 @@ class Case(Table):
     def resolved(self, seed: int) -> Case:
         """This case with every choice made, so that the same run can be made again."""
         settings = self.settings()
-        numbers = {key: getattr(settings, key) for key in ("n_initial", "population", "chain_length")}
-        numbers |= {"max_evaluations": settings.max_evaluations, "tolerance": list(settings.tolerance), "seed": seed}
-        return self.model_copy(update={"run": self.run.model_copy(update=numbers)})
+        chosen = ("n_initial", "population", "chain_length", "max_evaluations")
+        numbers = {key: getattr(settings, key) for key in chosen}
+        update = {**numbers, "tolerance": list(settings.tolerance), "seed": seed}
+        return self.model_copy(update={"run": self.run.model_copy(update=update)})
 
     def to_toml(self) -> str:
         return tomli_w.dumps(_without_none(self.model_dump()))
@@ -352,6 +355,8 @@ def _explain(error: Any) -> str:
             return f"{path} is not a key{_nearest(key, list(_TABLES[tuple(table)].model_fields))}"
         case "union_tag_not_found":
             return f"{path} must have one of the keys {', '.join(_KINDS)}{_nearest_kind(error['input'])}"
+        case "model_type" | "dict_type":
+            return f"{path} must be a table; got {error['input']!r}"
         case "value_error":
             return f"{path}{': ' if path else ''}{error['ctx']['error']}"
     return f"{path} {error['msg'].replace('Input should', 'must')}; got {error['input']!r}"
