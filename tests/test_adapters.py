@@ -135,6 +135,16 @@ def test_parameters_can_be_arguments_and_stdout_the_output(make):
     np.testing.assert_array_equal(make("", command=command, template=None, output="stdout.txt")(THETA), THETA)
 
 
+def test_a_program_may_lie_relative_to_where_we_are(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sim.sh").write_text("#!/bin/sh\necho $*\n")
+    Path("sim.sh").chmod(0o755)
+    model = make(
+        "", command=("./sim.sh", "{a}", "{b}", "{c}"), output="stdout.txt", template=None, files=(), folder="w"
+    )
+    np.testing.assert_array_equal(model(THETA), THETA)
+
+
 def test_no_shell_reads_the_command(make):
     command = (sys.executable, "-c", "import sys; print(sys.argv[1] == '$(echo 7); `id` {a}'.format(a=1.5), 1)")
     model = make("", command=(*command, "$(echo 7); `id` {a}"), output="stdout.txt", pattern=r"True (\d)")
@@ -195,6 +205,19 @@ def test_a_timeout_ends_the_program_and_its_children(make, tmp_path):
     assert time.monotonic() - start < 10
     assert isinstance(caught.value, TimeoutError)
     pid = int((Path(str(caught.value).rpartition("kept: ")[2]) / "pid").read_text())
+    _assert_ends(pid)
+
+
+def test_the_timeout_of_a_run_ends_the_program_too(make, tmp_path):
+    model = make("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
+    prior = tbq.Prior({name: stats.uniform(0, 1) for name in "abc"})
+    result = tbq.infer(model, prior, seed=0, n_initial=1, max_evaluations=1, population=128, timeout=2.0)
+    assert [e.status for e in result.evaluations] == ["timeout"]
+    (pid,) = (tmp_path / "work").glob("*/pid")
+    _assert_ends(int(pid.read_text()))
+
+
+def _assert_ends(pid):
     deadline = time.monotonic() + 5
     while _runs(pid) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -110,7 +110,7 @@ class CommandModel:
         """Outputs at theta, in the order of the file."""
         if self.folder is not None:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="run-", dir=self.folder))
+        directory = Path(tempfile.mkdtemp(prefix="tbq-run-", dir=self.folder)).resolve()
         outputs = self.run(theta, directory)
         if not self.keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -125,7 +125,10 @@ class CommandModel:
             (directory / Path(self.template).name).write_bytes(
                 fill(self._template_text, values).encode(errors="surrogateescape")
             )
-        command = [fill(argument, values) for argument in self.command]
+        program = self.command[0]
+        if os.path.dirname(program):  # a path from here, not from the directory of the run
+            program = os.path.abspath(program)
+        command = [program, *(fill(argument, values) for argument in self.command[1:])]
         try:
             _execute(command, directory, self.timeout)
             return read_numbers(directory / self.output, self.pattern)
@@ -138,7 +141,7 @@ class CommandModel:
 
     def _check_places(self) -> None:
         """Every parameter must reach the program, and in a format that exists."""
-        places = "\n".join([self._template_text, *self.command])
+        places = "\n".join([self._template_text, *self.command[1:]])
         for name in self.names:
             if not place([name]).search(places):
                 where = "the command" if self.template is None else "the template or the command"
