@@ -15,14 +15,21 @@ from tbq.settings import Settings
 from tbq.surrogate import Surrogate
 from tbq.types import Array
 
+_REACH = 1.5  # distances between two members that a point may lie beyond one of them
 _HEAVIEST = 50  # points of a quadrature that are suspected where its error is large
 
 
 def exploration(
-    whole: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
+    whole: Population,
+    current: Population,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    settings: Settings,
+    rng: np.random.Generator,
 ) -> tuple[Target, Array]:
-    """A flat target over the whole prior, which still asks where the later stages no longer look."""
-    z = whole.z[: settings.candidates]
+    """A flat target over the whole prior and just beyond the population, where the stages do not look."""
+    half = settings.candidates // 2
+    z = np.vstack([whole.z[:half], beyond(current.z, half, prior, rng)])
     points = surrogate.at(z)
 
     def log_terms(gamma: float) -> Array:
@@ -33,6 +40,13 @@ def exploration(
     index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
     log_prior = prior.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
+
+
+def beyond(z: Array, n: int, prior: Prior, rng: np.random.Generator) -> Array:
+    """Up to ``n`` points past members of a population, each in the direction away from another member."""
+    a, b = z[rng.integers(0, len(z), n)], z[rng.integers(0, len(z), n)]
+    past = a + _REACH * rng.random((n, 1)) * (a - b)
+    return past[np.isfinite(prior.log_density_working(past))]
 
 
 def doubt(found: Assessment) -> tuple[Target, Array]:

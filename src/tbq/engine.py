@@ -152,7 +152,7 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
             aim, candidates = aims.doubt(state.assessment)
         elif settings.explore_every and number % settings.explore_every == 0:
             whole, rng = state.past[0] if state.past else state.population, stream(state.seed, "exploration", number)
-            aim, candidates = aims.exploration(whole, target.surrogate, prior, settings, rng)
+            aim, candidates = aims.exploration(whole, state.population, target.surrogate, prior, settings, rng)
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
         choice = search.choose([named], aim, candidates, all_known, domain, climb=settings.climb)[0]

@@ -29,6 +29,7 @@ class Check:
     first_id: int
     theta: Array
     expected: Array
+    n_draws: int  # of the points, the first so many are posterior draws
     threshold: float  # log-likelihood below which a point does not matter
     limit: float  # nats: root mean square of the residuals that may be
 
@@ -49,8 +50,8 @@ class Check:
         return len(residuals) > 0 and float(np.sqrt(np.mean(residuals**2))) < self.limit
 
     def error(self, evaluations: Sequence[Evaluation]) -> float:
-        """What they say of the evidence: the standard error of their mean."""
-        residuals = self.residuals(evaluations)
+        """What the posterior draws among them say of the evidence: the standard error of their mean."""
+        residuals = self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
         return float(np.sqrt(np.sum(residuals**2)) / max(len(residuals), 1))
 
     def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
@@ -76,7 +77,8 @@ def plan(
 ) -> Check:
     """Half of the points are posterior draws; the others are the most uncertain of the optimistic population."""
     n = settings.check_runs
-    points = list(posterior.z[rng.choice(len(posterior.z), (n + 1) // 2, replace=False)])
+    n_draws = (n + 1) // 2
+    points = list(posterior.z[rng.choice(len(posterior.z), n_draws, replace=False)])
     moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
     believing = surrogate
     for z in points:
@@ -90,4 +92,4 @@ def plan(
     threshold = float(np.quantile(draws, _LOWEST))
     limit = _LIMIT * settings.tolerance[1]
     expected, _ = surrogate.log_likelihood(surrogate.at(z))
-    return Check(first_id, prior.from_working(z), expected, threshold, limit)
+    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, limit)
