@@ -27,9 +27,12 @@ def exploration(
     settings: Settings,
     rng: np.random.Generator,
 ) -> tuple[Target, Array]:
-    """A flat target over the whole prior and just beyond the population, where the stages do not look."""
-    half = settings.candidates // 2
-    z = np.vstack([whole.z[:half], beyond(current.z, half, prior, rng)])
+    """A flat target where the stages do not look: over the whole prior, or just beyond the current population.
+
+    In the plane the prior is small enough; above, the two take turns at random.
+    """
+    past = prior.dim > 2 and rng.random() < 0.5
+    z = beyond(current.z, settings.candidates, prior, rng) if past else whole.z[: settings.candidates]
     points = surrogate.at(z)
 
     def log_terms(gamma: float) -> Array:
