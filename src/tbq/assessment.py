@@ -1,9 +1,10 @@
 """How well the evidence is known at the end: by fresh quadrature, over plausible surrogates, with all of its errors.
 
 The ratios of the stages were taken with the surrogates of their time. Here everything is taken once more with the
-last surrogate, at no extra run, in two ways: by importance sampling from a mixture fitted to the posterior draws, and
-by MBAR over the populations of all stages. The one with the smaller Monte-Carlo error counts. What this finds that
-the stages did not see, such as a corner of the prior where a surrogate invents a peak, becomes the next run.
+last surrogate, at no extra run, by importance sampling from a mixture fitted to the posterior draws. Where its
+effective sample size is poor, MBAR over the populations of all stages is asked too, and the better one counts. What
+this finds that the stages did not see, such as a corner of the prior where a surrogate invents a peak, becomes the
+next run.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from tbq.settings import Settings
 from tbq.surrogate import Surrogate
 from tbq.types import Array
 
-_IMPORTANCE_POINTS = 2**13
+_IMPORTANCE_POINTS = 2**14
+_GOOD_QUADRATURE = 0.02  # Monte-Carlo error with which importance sampling is believed alone
 _MBAR_POINTS = 2**13  # over all populations
 _ALTERNATIVES = 12  # surrogates with other hyperparameters
+_ALTERNATIVE_POINTS = 2**12  # at which they are compared
 
 
 @dataclass(frozen=True)
@@ -60,25 +63,24 @@ def assess(
 ) -> Assessment:
     """Take the evidence anew. The last population is the one in use, those before it are of earlier stages."""
     posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
-    rules = [
-        _importance_rule(posterior.z, surrogate, prior, stream(seed, "importance")),
-        _mbar_rule((*populations, posterior), surrogate, stream(seed, "mbar")),
-    ]
-    prepared = [surrogate.at(r.z) for r in rules]
-    taken = [
-        evidence.normalise(surrogate.log_mean(p, 1.0) + r.log_weights) for p, r in zip(prepared, rules, strict=True)
-    ]
-    best = int(np.argmin([r.sd for r in rules]))
-    rule, points, (log_evidence, weights) = rules[best], prepared[best], taken[best]
-    gap = abs(taken[0][0] - taken[1][0]) - 2.0 * float(
-        np.hypot(rules[0].sd, rules[1].sd)
-    )  # beyond what chance explains
+    rule = _importance_rule(posterior.z, surrogate, prior, stream(seed, "importance"))
+    points = surrogate.at(rule.z)
+    log_evidence, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
+    quadrature_error = rule.sd
+    if rule.sd > _GOOD_QUADRATURE:
+        other = _mbar_rule((*populations, posterior), surrogate, stream(seed, "mbar"))
+        other_points = surrogate.at(other.z)
+        other_evidence, other_weights = evidence.normalise(surrogate.log_mean(other_points, 1.0) + other.log_weights)
+        unexplained = abs(log_evidence - other_evidence) - 2.0 * float(np.hypot(rule.sd, other.sd))
+        quadrature_error = float(np.hypot(min(rule.sd, other.sd), max(unexplained, 0.0)))
+        if other.sd < rule.sd:
+            rule, points, log_evidence, weights = other, other_points, other_evidence, other_weights
     index, node_weights = evidence.place_nodes(
         surrogate, points, weights, 1.0, settings.nodes, stream(seed, "final nodes")
     )
     nodes = points.take(index)
     cov = evidence.evidence_cov(surrogate, nodes, node_weights)
-    spread, suspect = _over_hyperparameters(surrogate, rule, log_evidence, stream(seed, "hyperparameters"))
+    spread, suspect = _over_hyperparameters(surrogate, rule, stream(seed, "hyperparameters"))
     return Assessment(
         surrogate=surrogate,
         posterior=posterior,
@@ -88,7 +90,7 @@ def assess(
         log_evidence=log_evidence,
         of_surrogate=float(np.sqrt(np.log1p(cov**2))),
         of_hyperparameters=spread,
-        of_quadrature=float(np.hypot(rule.sd, max(gap, 0.0))),
+        of_quadrature=quadrature_error,
         target=Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working),
         suspect=suspect,
     )
@@ -124,16 +126,17 @@ def _mbar_rule(populations: tuple[Population, ...], surrogate: Surrogate[Any], r
     return Quadrature(z, estimate.log_weights, estimate.sd)
 
 
-def _over_hyperparameters(
-    surrogate: Surrogate[Any], rule: Quadrature, log_evidence: float, rng: np.random.Generator
-) -> tuple[float, Array]:
+def _over_hyperparameters(surrogate: Surrogate[Any], rule: Quadrature, rng: np.random.Generator) -> tuple[float, Array]:
     """Spread of the log-evidence over plausible hyperparameters, and the point that the most deviant ones rest on."""
+    some = slice(None, None, max(len(rule.z) // _ALTERNATIVE_POINTS, 1))
+    z, log_weights = rule.z[some], rule.log_weights[some]
+    log_evidence, _ = evidence.normalise(surrogate.log_mean(surrogate.at(z), 1.0) + log_weights)
     values, heaviest = [], []
     for other in surrogate.alternatives(_ALTERNATIVES, rng):
-        value, weights = evidence.normalise(other.log_mean(other.at(rule.z), 1.0) + rule.log_weights)
+        value, weights = evidence.normalise(other.log_mean(other.at(z), 1.0) + log_weights)
         values.append(value)
         heaviest.append(int(np.argmax(weights)))
     if len(values) < 2:
-        return 0.0, rule.z[0]
+        return 0.0, z[0]
     deviant = int(np.argmax(np.abs(np.array(values) - log_evidence)))
-    return float(np.std(values, ddof=1)), rule.z[heaviest[deviant]]
+    return float(np.std(values, ddof=1)), z[heaviest[deviant]]

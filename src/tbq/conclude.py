@@ -20,7 +20,7 @@ def result(state: State) -> Result:
     if known is None or known.surrogate is not surrogate:
         known = assess((*state.past, state.population), surrogate, state.prior, state.settings, state.seed)
     errors = ErrorBudget(
-        surrogate=known.of_surrogate,
+        surrogate=max(known.of_surrogate, _last_seen(state)),
         hyperparameters=known.of_hyperparameters,
         monte_carlo=known.of_quadrature,
         check=state.check_error,
@@ -38,6 +38,12 @@ def result(state: State) -> Result:
         stop=state.stop or Stop.UNFINISHED,
         seed=state.seed,
     )
+
+
+def _last_seen(state: State) -> float:
+    """The larger error of the last two updates: one that is small for once proves little."""
+    last = [r.cov for r in state.history[-2:] if r.gamma == 1.0]
+    return float(np.sqrt(np.log1p(max(last, default=0.0) ** 2)))
 
 
 def _failure_error(state: State, z: Array, weights: Array) -> float:

@@ -19,7 +19,7 @@ from tbq.types import Array, IntArray
 
 _COMPONENTS = (1, 2, 4, 8, 16, 32)
 _KNOTS = 33
-_SPREAD_SHARE = 0.1  # of each marginal map that is uniform over the prior's range
+_SPREAD_SHARE = 0.2  # of the draws that some marginal map spreads over the prior's range
 _INFLATION = 1.15  # of the mixture's standard deviations: heavier than the target, rather than lighter
 _FIT_DRAWS = 4000
 _BINS = 8  # per coordinate, of the estimate of mutual information
@@ -103,7 +103,8 @@ def fit_mixture(z: Array, low: Array, high: Array, rng: np.random.Generator) -> 
     """
     z = np.unique(z, axis=0)  # copies from resampling would make every extra component look good
     z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
-    margins = tuple(_margin(column, a, b) for column, a, b in zip(z.T, low, high, strict=True))
+    spread = _SPREAD_SHARE / z.shape[1]
+    margins = tuple(_margin(column, a, b, spread) for column, a, b in zip(z.T, low, high, strict=True))
     y = np.column_stack([m.to_normal(z[:, i])[0] for i, m in enumerate(margins)])
     return Mixture(margins, tuple(_fit_block(y, columns) for columns in dependent_blocks(y)))
 
@@ -156,7 +157,7 @@ def sample(
     return Draws(z[inside], (prior - log_proposal)[inside] - np.log(len(z)), len(z))
 
 
-def _margin(x: Array, low: float, high: float) -> Margin:
+def _margin(x: Array, low: float, high: float, spread: float) -> Margin:
     quantiles = np.quantile(x, np.linspace(0.0, 1.0, _KNOTS))
     pad = 0.1 * (quantiles[-1] - quantiles[0]) + 1e-3 * (high - low)
     knots = np.unique(
@@ -165,6 +166,6 @@ def _margin(x: Array, low: float, high: float) -> Margin:
     knots = knots[np.append(True, np.diff(knots) > 1e-9 * (high - low))]
     knots[-1] = high
     counts = np.histogram(x, knots)[0] / len(x)
-    mass = (1.0 - _SPREAD_SHARE) * counts + _SPREAD_SHARE * np.diff(knots) / (high - low)
+    mass = (1.0 - spread) * counts + spread * np.diff(knots) / (high - low)
     levels = np.concatenate([[0.0], np.cumsum(mass)])
     return Margin(knots, levels / levels[-1])
