@@ -22,7 +22,7 @@ from tbq.population import Population, follow
 from tbq.prior import Prior
 from tbq.randomness import stream
 from tbq.settings import Settings
-from tbq.surrogate import Surrogate
+from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array
 
 _IMPORTANCE_POINTS = 2**14
@@ -79,7 +79,7 @@ def assess(
         surrogate, points, weights, 1.0, settings.nodes, stream(seed, "final nodes")
     )
     nodes = points.take(index)
-    cov = evidence.evidence_cov(surrogate, nodes, node_weights)
+    cov = evidence.evidence_cov(surrogate, nodes, node_weights, cap=WILD)
     spread, suspect = _over_hyperparameters(surrogate, rule, stream(seed, "hyperparameters"))
     return Assessment(
         surrogate=surrogate,

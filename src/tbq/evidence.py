@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from tbq.surrogate import WILD, P, Surrogate
+from tbq.surrogate import P, Surrogate
 from tbq.types import Array, IntArray
 
-_LARGEST_LOG_RATIO = WILD**2
+_LARGEST_LOG_RATIO = 600.0  # exp of it is finite; a surrogate that wild is not converged anyway
 _PLACEMENT_CAP = 2.0  # nodes are placed for the variance too, but not beyond this many nats of spread
 
 
@@ -27,9 +27,12 @@ def effective_sample_size(weights: Array) -> float:
     return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
-def evidence_cov(surrogate: Surrogate[P], nodes: P, weights: Array, gamma: float = 1.0) -> float:
-    """σ_Z/μ_Z by the double sum over all pairs of nodes (eq:PostVarEvidence, eq:PostVarRatio)."""
-    log_ratio = np.minimum(surrogate.log_ratio(nodes, nodes, gamma), _LARGEST_LOG_RATIO)
+def evidence_cov(surrogate: Surrogate[P], nodes: P, weights: Array, gamma: float = 1.0, cap: float = np.inf) -> float:
+    """σ_Z/μ_Z by the double sum over all pairs of nodes (eq:PostVarEvidence, eq:PostVarRatio).
+
+    ``cap`` is the largest spread, in nats, that a node may have.
+    """
+    log_ratio = np.minimum(surrogate.log_ratio(nodes, nodes, gamma), min(cap**2, _LARGEST_LOG_RATIO))
     return float(np.sqrt(np.maximum(weights @ np.expm1(log_ratio) @ weights, 0.0)))
 
 
