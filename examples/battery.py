@@ -1,6 +1,8 @@
 """A finite-element model on a process pool: cooling of a battery module, thirteen parameters, two runs at a time.
 
 Needs scikit-fem: pip install 'tbq[fem,plot]'. Takes a minute or two. Run: python examples/battery.py
+
+Every run is in the journal in demo/battery: interrupted, the same command goes on where it was.
 """
 
 import multiprocessing
@@ -16,18 +18,22 @@ PROCESSES = 2
 INFLUENTIAL = ("q_normal", "q_faulty", "h")
 
 
+def pool() -> ProcessPoolExecutor:
+    """Made anew should a worker die and take the pool with it."""
+    return ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn"))
+
+
 def main(folder: str = "demo", max_evaluations: int | None = None) -> tbq.Result:
     problem = tbq.problems.get("battery")
-    with ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool:
-        result = tbq.infer(
-            problem.log_likelihood,
-            problem.prior,
-            executor=pool,
-            batch_size=PROCESSES,
-            max_evaluations=max_evaluations,
-            # journal=f"{folder}/battery",
-            seed=1,
-        )
+    result = tbq.infer(
+        problem.log_likelihood,
+        problem.prior,
+        executor=pool,
+        batch_size=PROCESSES,
+        max_evaluations=max_evaluations,
+        journal=f"{folder}/battery",
+        seed=1,
+    )
     error = result.evidence / problem.reference.evidence - 1.0
     print(f"{result.summary()}\n\nreference evidence {problem.reference.evidence:.3e}: we are {100 * error:+.1f} % off")
     out = Path(folder)
