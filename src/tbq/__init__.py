@@ -7,6 +7,7 @@ from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.result import Result, Stop
 from tbq.session import Session
+from tbq.storage import load
 from tbq.tmcmc import SampledPosterior, tmcmc
 from tbq.vanilla import Integral, integrate
 
@@ -21,6 +22,7 @@ __all__ = [
     "TbqError",
     "infer",
     "integrate",
+    "load",
     "problems",
     "tmcmc",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from tbq.acquisition import ENSEMBLE
 from tbq.errors import ArgumentError
+from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.progress import Progress, reporter
 from tbq.result import Result, Stop
@@ -121,8 +122,9 @@ def infer(
         ) as session,
         reporter(progress) as report,
     ):
+        gaussian = log_likelihood if isinstance(log_likelihood, GaussianLikelihood) else None
         try:
             drive(session, log_likelihood, plan, report)
         except BrokenExecutorError:
-            return replace(session.result(), stop=Stop.EXECUTOR)
-        return session.result()
+            return replace(session.result(), likelihood=gaussian, stop=Stop.EXECUTOR)
+        return replace(session.result(), likelihood=gaussian)

@@ -227,20 +227,25 @@ if hasattr(os, "register_at_fork"):  # a forked worker would hold the lock of a 
 
 def header_of(prior: Prior, settings: Settings, seed: int, version: str, known: Iterable[Evaluation]) -> Record:
     """What the run is: enough to notice on resume that something else is wanted. ``known``: runs it starts from."""
-    theta = prior.sample(_PRIOR_POINTS, seed=0)
     return {
         "kind": "header",
         "format": FORMAT,
         "version": version,
         "seed": seed,
-        "prior": {
-            "names": list(prior.names),
-            "description": repr(prior),
-            "theta": [_numbers(row) for row in theta],
-            "log_density": _numbers(prior.log_density(theta)),
-        },
+        "prior": prior_record(prior),
         "settings": _plain(asdict(settings)),
-        "known": [{**_proposed(e), **_outcome(e)} for e in known],
+        "known": [evaluation_record(e) for e in known],
+    }
+
+
+def prior_record(prior: Prior) -> Record:
+    """Enough of a prior to recognise it."""
+    theta = prior.sample(_PRIOR_POINTS, seed=0)
+    return {
+        "names": list(prior.names),
+        "description": repr(prior),
+        "theta": [_numbers(row) for row in theta],
+        "log_density": _numbers(prior.log_density(theta)),
     }
 
 
@@ -254,7 +259,7 @@ def check_header(header: Record, prior: Prior, settings: Settings, seed: int | N
             differences.append(f"tbq was {header['version']}, is {version}")
         if seed is not None and header["seed"] != seed:
             differences.append(f"seed was {header['seed']}, is {seed}")
-        if not _same_prior(header["prior"], prior):
+        if not same_prior(header["prior"], prior):
             differences.append(f"prior was {header['prior']['description']}, is {prior!r}")
         now = _plain(asdict(settings))
         for name in sorted(header["settings"].keys() | now.keys()):
@@ -267,7 +272,8 @@ def check_header(header: Record, prior: Prior, settings: Settings, seed: int | N
         )
 
 
-def _same_prior(description: Record, prior: Prior) -> bool:
+def same_prior(description: Record, prior: Prior) -> bool:
+    """Whether this is the prior of a record, by its names and its density."""
     if description["names"] != list(prior.names):
         return False
     wanted = np.array([float(v) for v in description["log_density"]])
@@ -312,8 +318,16 @@ def run_of(run: Record, proposal: Proposal) -> Evaluation:
     )
 
 
+def evaluation_record(evaluation: Evaluation) -> Record:
+    return {**_proposed(evaluation), **_outcome(evaluation)}
+
+
+def evaluation_of(record: Record) -> Evaluation:
+    return run_of(record, _proposal(record))
+
+
 def known_of(header: Record) -> list[Evaluation]:
-    return [run_of(r, _proposal(r)) for r in header["known"]]
+    return [evaluation_of(r) for r in header["known"]]
 
 
 def _belief(history: Sequence[Belief]) -> Record:

@@ -237,3 +237,5 @@ SE = ArdKernel("se", _se, _se)
 MATERN52 = ArdKernel("matern52", _matern52_profile, _matern52_slope)
 MATERN52_PRODUCT = ProductMatern52()
 ADDITIVE = AdditiveKernel()
+
+BY_NAME: dict[str, Kernel] = {kernel.name: kernel for kernel in (SE, MATERN52, MATERN52_PRODUCT, ADDITIVE)}

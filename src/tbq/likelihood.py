@@ -30,12 +30,15 @@ class Experiment:
     normalized: bool
 
     @property
-    def log_constant(self) -> float:
-        """log of (2π)^(−m/2) |Σ|^(−1/2); 0 where the likelihood is not normalised."""
-        if not self.normalized:
-            return 0.0
+    def full_constant(self) -> float:
+        """log of (2π)^(−m/2) |Σ|^(−1/2)."""
         sd = self.factor if self.factor.ndim == 1 else np.diag(self.factor)
         return float(-0.5 * len(self.observed) * np.log(2.0 * np.pi) - np.sum(np.log(sd)))
+
+    @property
+    def log_constant(self) -> float:
+        """What of it is part of the likelihood: all, or 0 where that is not normalised."""
+        return self.full_constant if self.normalized else 0.0
 
     def run(self, theta: Array) -> Array:
         """The model's outputs, shape (..., m); what is not finite is missing."""
@@ -53,6 +56,11 @@ class Experiment:
         if self.factor.ndim == 1:
             return residual / self.factor
         return linalg.solve_triangular(self.factor, residual.T, lower=True, check_finite=False).T
+
+    def noise(self, n: int, rng: np.random.Generator) -> Array:
+        """``n`` draws of the noise before its scale, (n, m)."""
+        white = rng.standard_normal((n, len(self.observed)))
+        return white * self.factor if self.factor.ndim == 1 else white @ self.factor.T
 
     def log_scale(self, theta: Array) -> Array:
         """log of the noise's scale at the rows of ``theta``."""
@@ -113,6 +121,13 @@ class GaussianLikelihood:
         data = np.atleast_1d(data)
         self.experiments = (Experiment(model, data, _factor(noise, len(data)), scale, bool(normalized)),)
 
+    @classmethod
+    def of(cls, experiments: tuple[Experiment, ...]) -> GaussianLikelihood:
+        """The likelihood of independent experiments."""
+        likelihood = object.__new__(cls)
+        likelihood.experiments = experiments
+        return likelihood
+
     def __repr__(self) -> str:
         count, m = len(self.experiments), len(self.observed)
         return f"GaussianLikelihood({m} data" + (f", {count} experiments)" if count > 1 else ")")
@@ -120,9 +135,7 @@ class GaussianLikelihood:
     def __add__(self, other: GaussianLikelihood) -> GaussianLikelihood:
         if not isinstance(other, GaussianLikelihood):
             return NotImplemented
-        joint = object.__new__(GaussianLikelihood)
-        joint.experiments = self.experiments + other.experiments
-        return joint
+        return GaussianLikelihood.of(self.experiments + other.experiments)
 
     def __call__(self, theta: ArrayLike) -> Any:
         """Log-likelihood of one θ, or of the rows of an array where the model takes such."""
@@ -148,6 +161,21 @@ class GaussianLikelihood:
         value = -0.5 * np.sum((white * np.exp(-log_scales[:, self.experiment_of])) ** 2, axis=1)
         value += self.log_constant(log_scales)
         return float(value[0]) if theta.ndim == 1 else value.reshape(theta.shape[:-1])
+
+    def noise(self, theta: Array, rng: np.random.Generator) -> Array:
+        """A draw of the noise at each row of ``theta``, (n, m)."""
+        parts = np.hstack([e.noise(len(theta), rng) for e in self.experiments])
+        return parts * np.exp(self.log_scales(theta)[:, self.experiment_of])
+
+    @property
+    def normalized(self) -> bool:
+        """Whether it is a density of the data."""
+        return all(e.normalized for e in self.experiments)
+
+    @property
+    def missing_constant(self) -> float:
+        """What must be added to its logarithm to make it one."""
+        return sum(e.full_constant - e.log_constant for e in self.experiments)
 
     # --- what a surrogate of the outputs needs --------------------------------------------------------------
 

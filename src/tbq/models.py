@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tbq import gp as gps
-from tbq.kernels import ADDITIVE, MATERN52, SE, Kernel
+from tbq.kernels import BY_NAME
 from tbq.lognormal import LogNormal, Warp
 from tbq.settings import KernelChoice
 from tbq.types import Array
@@ -27,7 +27,6 @@ class Model(NamedTuple):
     shaped: bool = False
 
 
-_KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52, "additive": ADDITIVE}
 _DEPTH = 10.0  # nats of log L^γ below the maximum from where on shaped noise grows
 _SLOPE = 0.1  # sd of that noise per nat
 _GROWTH = 1.2  # of the data, after which all models compete again
@@ -119,7 +118,7 @@ def _surrogate(
         noise = noise / warp.inverse(values)[1] ** 2
     if model.shaped:
         noise = noise + (_SLOPE * np.maximum(np.max(y) - y - _DEPTH / gamma, 0.0)) ** 2
-    kernel = _KERNELS[model.kernel]
+    kernel = BY_NAME[model.kernel]
     if search or warm is None:
         gp = gps.fit(x, values, noise, kernel, model.basis, warm, cold)
     else:

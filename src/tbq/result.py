@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from tbq import particles
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation, Status
+from tbq.likelihood import GaussianLikelihood
 from tbq.online import PosteriorPrior
 from tbq.prior import Prior, Seed, as_rows
 from tbq.surrogate import WILD, Surrogate
@@ -86,6 +88,7 @@ class Result:
     history: tuple[Record, ...]
     stop: Stop
     seed: int | None = None
+    likelihood: GaussianLikelihood | None = None  # where it was one
 
     @staticmethod
     def empty(prior: Prior, evaluations: tuple[Evaluation, ...], stop: Stop) -> Result:
@@ -114,6 +117,11 @@ class Result:
     @property
     def converged(self) -> bool:
         return self.stop is Stop.CONVERGED
+
+    @property
+    def normalized(self) -> bool | None:
+        """Whether the likelihood was a density of the data; None where nobody but its author knows."""
+        return None if self.likelihood is None else self.likelihood.normalized
 
     def log_density(self, theta: ArrayLike) -> Array:
         """Log of the normalised posterior density at one θ or at the rows of an array."""
@@ -156,6 +164,12 @@ class Result:
     def as_prior(self) -> PosteriorPrior:
         """This posterior as the prior of the next update."""
         return PosteriorPrior(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but functions to one file, for :func:`tbq.load`."""
+        from tbq import storage
+
+        storage.save(self, path)
 
     def summary(self) -> str:
         """A readable account: verdict, evidence with its error in parts, posterior, and runs by outcome."""
