@@ -23,7 +23,7 @@ format: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[plot,fem]" --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[arviz,plot,fem]" --group dev
 	touch $@
 
 clean:

@@ -138,9 +138,20 @@ class GP:
 # --- fitting ------------------------------------------------------------------------------------------------
 
 
-def build(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis, parameters: Array) -> GP:
-    """The process at given hyperparameters. Raises :class:`TbqError` where its covariance has no factor."""
-    problem = _Problem.of(x, y, noise, kernel, basis)
+def build(
+    x: Array,
+    y: Array,
+    noise: Array | float,
+    kernel: Kernel,
+    basis: Basis,
+    parameters: Array,
+    units: tuple[float, float] | None = None,
+) -> GP:
+    """The process at given hyperparameters. Raises :class:`TbqError` where its covariance has no factor.
+
+    ``units`` are offset and scale of a process that was conditioned since it was fitted; else they are the values' own.
+    """
+    problem = _Problem.of(x, y, noise, kernel, basis, units)
     factors = problem.factorise(parameters)
     if factors is None:
         raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
@@ -220,10 +231,16 @@ class _Problem:
     hyperprior: HyperPrior
 
     @staticmethod
-    def of(x: Array, y: Array, noise: Array | float, kernel: Kernel, basis: Basis) -> _Problem:
+    def of(
+        x: Array,
+        y: Array,
+        noise: Array | float,
+        kernel: Kernel,
+        basis: Basis,
+        units: tuple[float, float] | None = None,
+    ) -> _Problem:
         noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
-        offset = float(np.mean(y))
-        scale = float(max(np.std(y), np.sqrt(np.mean(noise))))
+        offset, scale = units or (float(np.mean(y)), float(max(np.std(y), np.sqrt(np.mean(noise)))))
         functions, hyperprior = basis_functions(basis, x), kernel.hyperprior(x.shape[1], scale)
         return _Problem(y - offset, noise, offset, scale, functions, kernel.gram(x), hyperprior)
 

@@ -165,6 +165,12 @@ class Result:
         """This posterior as the prior of the next update."""
         return PosteriorPrior(self)
 
+    def to_arviz(self) -> Any:
+        """Posterior and prior draws for ArviZ: a ``DataTree`` from its version 1 on, before that ``InferenceData``."""
+        from tbq import export
+
+        return export.to_arviz(self)
+
     def save(self, path: str | Path) -> None:
         """Write everything but functions to one file, for :func:`tbq.load`."""
         from tbq import storage

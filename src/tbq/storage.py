@@ -293,11 +293,13 @@ def _describe_gp(gp: gps.GP) -> Description:
         "x": gp.x,
         "y": gp.y,
         "noise": gp.noise,
+        "units": [gp.offset, gp.scale],
     }
 
 
 def _gp(d: Description) -> gps.GP:
-    return gps.build(d["x"], d["y"], d["noise"], BY_NAME[d["kernel"]], d["basis"], d["parameters"])
+    units = (d["units"][0], d["units"][1])
+    return gps.build(d["x"], d["y"], d["noise"], BY_NAME[d["kernel"]], d["basis"], d["parameters"], units)
 
 
 def _describe_log_normal(s: LogNormal) -> Description:
