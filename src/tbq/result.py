@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,6 +20,10 @@ from tbq.online import PosteriorPrior
 from tbq.prior import Prior, Seed, as_rows
 from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from tbq.predict import Prediction
+    from tbq.verify import Verification
 
 
 class Stop(Enum):
@@ -164,6 +170,49 @@ class Result:
     def as_prior(self) -> PosteriorPrior:
         """This posterior as the prior of the next update."""
         return PosteriorPrior(self)
+
+    def predict(
+        self,
+        model: Callable[[Array], Any] | None = None,
+        n: int = 100,
+        *,
+        noise: ArrayLike | Literal["auto"] | None = "auto",
+        executor: Executor | None = None,
+        vectorized: bool = False,
+        seed: Seed = None,
+    ) -> Prediction:
+        """Run a model at ``n`` posterior draws: posterior predictive draws, or anything else that follows from θ.
+
+        Parameters
+        ----------
+        model
+            Function of ``theta`` that returns numbers, or names and numbers (derived quantities). By default the one
+            behind the :class:`tbq.GaussianLikelihood`. Runs that fail are left out and counted.
+        noise
+            Standard deviations or a covariance of noise to add; None for none; ``"auto"``: the Gaussian likelihood's,
+            where there is one and the model returns as many numbers, without names, as were observed.
+        """
+        from tbq import predict
+
+        return predict.predict(self, model, n, noise=noise, executor=executor, vectorized=vectorized, seed=seed)
+
+    def verify(
+        self,
+        n: int,
+        log_likelihood: Callable[[Array], Any] | None = None,
+        *,
+        executor: Executor | None = None,
+        vectorized: bool = False,
+        seed: Seed = None,
+    ) -> Verification:
+        """Spend ``n`` runs of the true log-likelihood on fresh posterior draws, to check and correct the result.
+
+        The corrections are importance weights: they see what the surrogate got wrong where it puts the posterior, not
+        a mode that it does not know of. By default the log-likelihood is the result's :class:`tbq.GaussianLikelihood`.
+        """
+        from tbq import verify
+
+        return verify.verify(self, n, log_likelihood, executor=executor, vectorized=vectorized, seed=seed)
 
     def to_arviz(self) -> Any:
         """Posterior and prior draws for ArviZ: a ``DataTree`` from its version 1 on, before that ``InferenceData``."""

@@ -38,11 +38,19 @@ def evaluate(
     vectorized: bool = False,
 ) -> list[Evaluation]:
     """Evaluate all proposals once and return when all are done, in their order."""
-    task, run = Portable(log_likelihood), uuid.uuid4().hex
     jobs = [_Job(tuple(group)) for group in _groups(proposals, vectorized)]
+    found = answers(log_likelihood, [job.theta(vectorized) for job in jobs], executor)
+    return [e for job, answer in zip(jobs, found, strict=True) for e in _judged(job, answer, vectorized)]
+
+
+def answers(
+    function: Callable[[Array], Any], points: Sequence[Array], executor: Executor | None = None
+) -> list[Answer]:
+    """What a function says of points, in their order; what it raised is an answer too."""
+    task, run = Portable(function), uuid.uuid4().hex
     submit = (executor or _Here()).submit
-    futures = [submit(worker.call, task, job.theta(vectorized), None, False, job.ticket(run)) for job in jobs]
-    return [e for job, future in zip(jobs, futures, strict=True) for e in _judged(job, _answer(future), vectorized)]
+    futures = [submit(worker.call, task, theta, None, False, (run, i, 0)) for i, theta in enumerate(points)]
+    return [_answer(future) for future in futures]
 
 
 @dataclass(frozen=True)
