@@ -1,6 +1,7 @@
 """Posterior and model evidence of an expensive simulator, from a few dozen runs."""
 
 from tbq import problems
+from tbq.compare import Comparison, compare
 from tbq.errors import TbqError
 from tbq.infer import infer
 from tbq.likelihood import GaussianLikelihood
@@ -12,6 +13,7 @@ from tbq.tmcmc import SampledPosterior, tmcmc
 from tbq.vanilla import Integral, integrate
 
 __all__ = [
+    "Comparison",
     "GaussianLikelihood",
     "Integral",
     "Prior",
@@ -20,6 +22,7 @@ __all__ = [
     "Session",
     "Stop",
     "TbqError",
+    "compare",
     "infer",
     "integrate",
     "load",

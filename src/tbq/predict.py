@@ -38,7 +38,7 @@ class Prediction:
 
     @property
     def sd(self) -> Array:
-        return np.asarray(self.draws.std(axis=0, ddof=1))
+        return np.asarray(self.draws.std(axis=0))
 
     def quantile(self, q: float | Sequence[float]) -> Array:
         """Quantiles of each output, shape (m,) or (len(q), m)."""
@@ -81,8 +81,8 @@ def predict(
         raise ArgumentError("predict: model is needed where the likelihood is no tbq.GaussianLikelihood; got None")
     if not callable(model):
         raise ArgumentError(f"predict: model must be a function of theta; got {type(model).__name__}")
-    if int(n) != n or n < 2:
-        raise ArgumentError(f"predict: n must be a whole number of at least 2; got {n!r}")
+    if int(n) != n or n < 1:
+        raise ArgumentError(f"predict: n must be a whole number of at least 1; got {n!r}")
     rng = np.random.default_rng(seed)
     theta = result.sample(int(n), rng)
     names, rows, failures = _outputs(answers(model, [theta] if vectorized else list(theta), executor), len(theta))
