@@ -110,7 +110,7 @@ class Comparison:
             r = self.results[name]
             evidence = f"{r.log_evidence:.3f} ± {r.log_evidence_sd:.3f}"
             factor = "{:.3f} ± {:.3f}".format(*self.log_bayes_factor(self.names[0], name)) if i else ""
-            chance = f"{self.probabilities[i]:.3g} ({low[i]:.3g} to {high[i]:.3g})"
+            chance = f"{_chance(self.probabilities[i])} ({_chance(low[i])} to {_chance(high[i])})"
             lines.append(f"{name:<{width}}  {evidence:>22}  {factor:>20}  {chance}")
         lines += ["", *(self.verdict(self.names[0], other) for other in self.names[1:])]
         rough = [name for name, r in self.results.items() if not r.converged]
@@ -128,14 +128,15 @@ class Comparison:
         if axes is None:
             _, axes = plots.pyplot().subplots(1, 2, figsize=(9, 1.2 + 0.5 * len(self.names)), layout="constrained")
         rows = np.arange(len(self.names))[::-1]
-        style = {"fmt": "o", "color": "#0072B2", "capsize": 4}
-        axes[0].errorbar(self.log_evidence, rows, xerr=2.0 * self.log_evidence_sd, **style)
-        axes[0].set(xlabel="log evidence ± 2 sd", yticks=rows, yticklabels=self.names, ylim=(-0.6, len(rows) - 0.4))
+        frame = {"yticks": rows, "yticklabels": self.names, "ylim": (-0.6, len(rows) - 0.4)}
         low, high = self.probability_interval()
         middle = np.clip(self.probabilities, low, high)
+        style = {"fmt": "o", "color": "#0072B2", "capsize": 4}
+        axes[0].errorbar(self.log_evidence, rows, xerr=2.0 * self.log_evidence_sd, **style)
+        axes[0].set(xlabel="log evidence ± 2 sd", **frame)
         axes[1].barh(rows, self.probabilities, height=0.5, color="#56B4E9")
         axes[1].errorbar(middle, rows, xerr=[middle - low, high - middle], fmt="none", color="black", capsize=4)
-        axes[1].set(xlabel="probability, 90 % interval", yticks=[], xlim=(0.0, 1.0), ylim=(-0.6, len(rows) - 0.4))
+        axes[1].set(xlabel="probability, 90 % interval", xlim=(0.0, 1.0), **frame)
         return axes
 
     def _result(self, name: str) -> Result:
@@ -196,6 +197,10 @@ def judge(model: str, other: str, log_factor: float, sd: float) -> str:
         f"The evidence for {model} over {other} lies between '{GRADES[least]}' and '{GRADES[most]}': "
         f"the numerical error is too large to decide ({factor})."
     )
+
+
+def _chance(probability: float) -> str:
+    return f"{probability:.3f}" if probability > 5e-4 else f"{probability:.1e}"
 
 
 def _grade(log_factor: float) -> int:
