@@ -1,6 +1,8 @@
 """Evidences of linear models with normal priors are known in closed form, and so is all that follows from them."""
 
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -227,3 +229,28 @@ def test_the_plot_shows_evidences_and_probabilities(comparison):
     assert [t.get_text() for t in left.get_yticklabels()] == list(comparison.names)
     np.testing.assert_allclose([bar.get_width() for bar in right.patches], comparison.probabilities)
     plt.close("all")
+
+
+# --- the example --------------------------------------------------------------------------------------------
+
+
+def test_the_example_agrees_with_quadrature(tmp_path, capsys):
+    example = runpy.run_path(str(Path(__file__).parent.parent / "examples/compare.py"))
+    found = example["main"](str(tmp_path))
+    assert (tmp_path / "compare.png").stat().st_size > 10_000
+    assert "The evidence for stiffening over linear is positive" in capsys.readouterr().out
+    measured, noise, priors = example["MEASURED"], example["NOISE"], example["PRIORS"]
+    u, w = np.polynomial.legendre.leggauss(200)
+    u, w = 0.5 * (u + 1.0), 0.5 * w  # over the prior's quantiles
+
+    def likelihood(name, *theta):
+        return np.prod(stats.norm(example["MODELS"][name](theta), noise).pdf(measured), axis=-1)
+
+    k, c = (priors["stiffening"].marginals[name].ppf(u) for name in ("k", "c"))
+    line = w @ likelihood("linear", k[:, None])
+    curve = w @ likelihood("stiffening", k[:, None, None], c[:, None]) @ w
+    factor, sd = found.log_bayes_factor("stiffening", "linear")
+    assert abs(factor - np.log(curve / line)) < 3 * sd
+    # where x solves k x + c x³ = load
+    x = example["stiffening"]([2.0, 1e-3], np.array([5.0, 60.0]))
+    np.testing.assert_allclose(2.0 * x + 1e-3 * x**3, [5.0, 60.0], rtol=1e-12)

@@ -3,12 +3,16 @@
 import csv
 import json
 import pickle
+import re
 import warnings
 import zipfile
 from dataclasses import fields, replace
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib import pyplot
 from scipy import stats
 
 import tbq
@@ -217,6 +221,18 @@ def test_saving_again_replaces_and_a_cut_file_is_refused(gaussian, bordered, tmp
         tbq.load(path)
 
 
+def test_files_of_the_first_format_are_read():
+    # written when the format was made: it must be read for ever, or refused in words
+    loaded = tbq.load(Path(__file__).parent / "assets/result_format_1.tbq")
+    assert loaded.log_evidence == -4.2052784941066434
+    assert loaded.log_evidence_sd == pytest.approx(0.25958559628782996)
+    density = loaded.log_density([[0.2, 1.0], [0.5, 1.5]])
+    np.testing.assert_allclose(density, [-1.1352781089693824, 0.16542808837845513], rtol=1e-6)
+    assert type(loaded.surrogate).__name__ == "Bounded"
+    assert {e.status for e in loaded.evaluations} == {"ok", "infeasible"}
+    np.testing.assert_array_equal(loaded.likelihood.observed, OBSERVED)
+
+
 # --- other tools --------------------------------------------------------------------------------------------
 
 
@@ -281,3 +297,23 @@ def test_what_is_missing_is_named(gaussian, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ImportError, match=r"needs xarray: pip install 'tbq\[arviz\]'"):
         gaussian.to_arviz()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_page_on_sharing_runs(gaussian, tmp_path, monkeypatch, capsys):
+    _arviz()
+    pytest.importorskip("corner")
+    pytest.importorskip("getdist")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs/sharing.md").read_text()
+    scope = {"tbq": tbq, "result": gaussian, "other": replace(gaussian, log_evidence=-7.0), "model": model}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(block, scope)
+    assert {p.name for p in tmp_path.iterdir()} == {"run.tbq", "run.nc", "draws.csv", "corner.png"}
+    printed = capsys.readouterr().out
+    assert "true runs" in printed
+    assert "ratio" in printed
+    means = scope["draws"].getMeans()
+    np.testing.assert_allclose(means, gaussian.samples.mean(axis=0), atol=1e-6)
+    pyplot.close("all")
