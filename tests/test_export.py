@@ -16,7 +16,7 @@ from matplotlib import pyplot
 from scipy import stats
 
 import tbq
-from tbq import export, storage
+from tbq import export
 from tbq.kernels import BY_NAME
 from tbq.lognormal import LogNormal, Warp
 
@@ -63,11 +63,9 @@ def assert_same(loaded, result):
     np.testing.assert_allclose(loaded.density_sd(theta), result.density_sd(theta), rtol=1e-5, atol=1e-12)
     np.testing.assert_allclose(loaded.sample(20, seed=1), result.sample(20, seed=1), rtol=1e-6)
     np.testing.assert_array_equal(loaded.samples, result.samples)
-    for field in ("log_evidence", "errors", "stages", "stop", "seed", "n_evaluations", "normalized"):
-        assert getattr(loaded, field) == getattr(result, field)
-    assert repr(loaded.history) == repr(result.history)  # nan is not itself
-    assert repr(loaded.evaluations) == repr(result.evaluations)
-    assert repr(loaded.prior) == repr(result.prior)
+    for field in {f.name for f in fields(tbq.Result)} - {"surrogate", "likelihood"}:
+        assert repr(getattr(loaded, field)) == repr(getattr(result, field))  # nan is not itself
+    assert loaded.normalized == result.normalized
     assert loaded.summary() == result.summary()
 
 
@@ -106,10 +104,6 @@ def test_a_process_conditioned_since_it_was_fitted_comes_back(gaussian, tmp_path
     gp = far.surrogate.gp
     assert abs(gp.offset - gp.y.mean()) > 0.1
     assert_same(round_trip(far, tmp_path), far)
-
-
-def test_every_field_of_a_result_is_stored(gaussian):
-    assert set(storage._describe(gaussian)) == {f.name for f in fields(tbq.Result)}
 
 
 def test_a_posterior_as_prior_comes_back(gaussian, tmp_path):
@@ -178,6 +172,8 @@ def test_the_likelihoods_functions_are_taken_again(tmp_path):
         tbq.load(tmp_path / "run.tbq", likelihood=noisy(OBSERVED + 1.0))
     with pytest.raises(tbq.TbqError, match=r"likelihood must be a tbq\.GaussianLikelihood; got function"):
         tbq.load(tmp_path / "run.tbq", likelihood=curved)
+    with pytest.raises(tbq.TbqError, match=r"the result was not of a tbq\.GaussianLikelihood"):
+        round_trip(replace(result, likelihood=None), tmp_path, likelihood=noisy(OBSERVED))
 
 
 def test_the_file_holds_text_and_plain_arrays(gaussian, tmp_path):

@@ -12,7 +12,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,17 +141,16 @@ def _unpack(value: Any, arrays: Mapping[str, Array]) -> Any:
 
 
 def _describe(result: Result) -> Description:
+    """What is numbers, words and arrays as it is, the rest described."""
     return {
+        **{f.name: getattr(result, f.name) for f in fields(result)},
         "prior": _describe_prior(result.prior),
         "surrogate": None if result.surrogate is None else _describe_surrogate(result.surrogate),
-        "log_evidence": result.log_evidence,
         "errors": asdict(result.errors),
-        "samples": result.samples,
         "evaluations": [journal.evaluation_record(e) for e in result.evaluations],
         "stages": [asdict(s) for s in result.stages],
         "history": [asdict(r) for r in result.history],
         "stop": result.stop.name,
-        "seed": result.seed,
         "likelihood": None if result.likelihood is None else _describe_likelihood(result.likelihood),
     }
 
@@ -159,19 +158,18 @@ def _describe(result: Result) -> Description:
 def _result(d: Description, prior: Prior | None, likelihood: GaussianLikelihood | None) -> Result:
     prior = _prior(d["prior"], prior)
     likelihood = _likelihood(d["likelihood"], likelihood)
-    return Result(
-        prior=prior,
-        surrogate=None if d["surrogate"] is None else _surrogate(d["surrogate"], Context(prior, likelihood)),
-        log_evidence=d["log_evidence"],
-        errors=ErrorBudget(**d["errors"]),
-        samples=d["samples"],
-        evaluations=tuple(journal.evaluation_of(r) for r in d["evaluations"]),
-        stages=tuple(Stage(**s) for s in d["stages"]),
-        history=tuple(Record(**r) for r in d["history"]),
-        stop=Stop[d["stop"]],
-        seed=d["seed"],
-        likelihood=likelihood,
-    )
+    stored = {f.name: d[f.name] for f in fields(Result) if f.name in d}  # what came later than the file has its default
+    described = {
+        "prior": prior,
+        "surrogate": None if d["surrogate"] is None else _surrogate(d["surrogate"], Context(prior, likelihood)),
+        "errors": ErrorBudget(**d["errors"]),
+        "evaluations": tuple(journal.evaluation_of(r) for r in d["evaluations"]),
+        "stages": tuple(Stage(**s) for s in d["stages"]),
+        "history": tuple(Record(**r) for r in d["history"]),
+        "stop": Stop[d["stop"]],
+        "likelihood": likelihood,
+    }
+    return Result(**{k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()} | described)
 
 
 # --- priors -------------------------------------------------------------------------------------------------
@@ -249,10 +247,11 @@ def _describe_likelihood(likelihood: GaussianLikelihood) -> list[Description]:
 def _likelihood(d: list[Description] | None, given: GaussianLikelihood | None) -> GaussianLikelihood | None:
     if given is not None and not isinstance(given, GaussianLikelihood):
         raise ArgumentError(f"load: likelihood must be a tbq.GaussianLikelihood; got {type(given).__name__}")
-    if d is None or given is None:
+    if given is None:
         return None if d is None else GaussianLikelihood.of(tuple(_experiment(e) for e in d))
-    same = len(d) == len(given.experiments) and all(map(_same_experiment, d, given.experiments))
-    if not same:
+    if d is None:
+        raise ArgumentError("load: likelihood is given, but the result was not of a tbq.GaussianLikelihood")
+    if len(d) != len(given.experiments) or not all(map(_same_experiment, d, given.experiments)):
         raise ArgumentError("load: likelihood must be the result's; its data, noise or normalisation are others")
     return given
 
