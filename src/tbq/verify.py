@@ -24,8 +24,8 @@ from tbq.runner import evaluate
 from tbq.types import Array
 from tbq.worker import LogLikelihood
 
-_FEW = 10.0  # effective draws below which a correction is not to be trusted
-_WORTH = 0.5  # share of the runs that the weights should be worth
+_WORTH = 0.5  # share of the runs that the weighted draws should be worth
+_FEW = 0.33  # share below which a correction is too sure of itself
 _FAR = 2.0  # standard deviations
 
 
@@ -63,7 +63,7 @@ class Verification:
         tail = f" {failed} more runs failed and say nothing." if failed else ""
         if self.agrees:
             return f"{n} true runs agree with the surrogate: {was}, corrected {now}; {worth}.{tail}"
-        if size < min(_FEW, _WORTH * n):
+        if size < _FEW * n:
             return (
                 f"{n} true runs disagree with the surrogate, too much to be corrected by them: {was}, they say {now}, "
                 f"but {worth}. Go on with the inference.{tail}"
