@@ -1,7 +1,7 @@
 """How well the evidence is known at the end: by fresh quadrature, over plausible surrogates, with all of its errors.
 
 The ratios of the stages were taken with the surrogates of their time. Here everything is taken once more with the
-last surrogate, at no extra run, by importance sampling from a mixture fitted to the posterior draws. Where its
+last surrogate, at no extra run, by importance sampling from mixtures fitted to the posterior draws. Where its
 effective sample size is poor, MBAR over the populations of all stages is asked too, and the better one counts. What
 this finds that the stages did not see, such as a corner of the prior where a surrogate invents a peak, becomes the
 next run.
@@ -27,6 +27,9 @@ from tbq.types import Array
 
 _IMPORTANCE_POINTS = 2**14
 _GOOD_QUADRATURE = 0.02  # Monte-Carlo error with which importance sampling is believed alone
+_MOST_POINTS = 2**16  # where fewer are not enough
+_FINE = 0.5  # Monte-Carlo error, in tolerances, that is small enough
+_PLENTY = 3.0  # effective weighted points per posterior draw
 _MBAR_POINTS = 2**13  # over all populations
 _ALTERNATIVES = 12  # surrogates with other hyperparameters
 _ALTERNATIVE_POINTS = 2**12  # at which they are compared
@@ -48,6 +51,7 @@ class Assessment:
     surrogate: Surrogate[Any]
     posterior: Population
     moved: Moved
+    draws: Array  # of the posterior
     z: Array
     weights: Array  # of z: the posterior
     log_evidence: float
@@ -63,11 +67,13 @@ def assess(
 ) -> Assessment:
     """Take the evidence anew. The last population is the one in use, those before it are of earlier stages."""
     posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
-    rule = _importance_rule(posterior.z, surrogate, prior, stream(seed, "importance"))
+    fine = _FINE * settings.tolerance[1]
+    rule = _importance_rule(posterior.z, surrogate, prior, fine, stream(seed, "importance"))
     points = surrogate.at(rule.z)
     log_evidence, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
     quadrature_error = rule.sd
-    if rule.sd > _GOOD_QUADRATURE:
+    # populations climbed at once descend from each other, which MBAR cannot know
+    if rule.sd > _GOOD_QUADRATURE and not settings.free_stages:
         other = _mbar_rule((*populations, posterior), surrogate, stream(seed, "mbar"))
         other_points = surrogate.at(other.z)
         other_evidence, other_weights = evidence.normalise(surrogate.log_mean(other_points, 1.0) + other.log_weights)
@@ -85,6 +91,7 @@ def assess(
         surrogate=surrogate,
         posterior=posterior,
         moved=moved,
+        draws=_draws(rule.z, weights, posterior.z, stream(seed, "draws")),
         z=rule.z,
         weights=weights,
         log_evidence=log_evidence,
@@ -104,15 +111,55 @@ def draw_posterior(
     return follow(population, surrogate, 1.0, prior, size=size, steps=steps, optimism=0.0, share=0.0, rng=rng)
 
 
-def _importance_rule(posterior: Array, surrogate: Surrogate[Any], prior: Prior, rng: np.random.Generator) -> Quadrature:
-    """Points of a mixture fitted to the posterior draws, and of the prior."""
-    mixture = importance.fit_mixture(posterior, *prior.working_bounds, rng)
-    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * _IMPORTANCE_POINTS), rng, "sobol"))
-    draws = importance.sample(mixture, of_prior, prior.log_density_working, _IMPORTANCE_POINTS, rng)
-    log_terms = surrogate.log_mean(surrogate.at(draws.z), 1.0) + draws.log_weights
-    size = evidence.effective_sample_size(evidence.normalise(log_terms)[1])
-    variance = max(1.0 / size - 1.0 / draws.total, 0.0) + prior.constraint_mass_error**2
-    return Quadrature(draws.z, draws.log_weights, float(np.sqrt(variance)))
+def _importance_rule(
+    posterior: Array, surrogate: Surrogate[Any], prior: Prior, fine: float, rng: np.random.Generator
+) -> Quadrature:
+    """Points of a mixture fitted to the posterior draws, and of the prior; more of them until the error is fine.
+
+    Chains share the modes between them only as well as the populations did; the weighted points of a first, smaller
+    rule do better, and the final mixture is fitted to those.
+    """
+    low, high = prior.working_bounds
+    pilots = [
+        _weighted_draws(mixture, surrogate, prior, _IMPORTANCE_POINTS // 4, rng)
+        for mixture in (importance.fit_mixture(posterior, low, high, rng), importance.fit_bells(posterior, rng))
+    ]
+    kind = int(np.argmin([pilot.sd for pilot, _ in pilots]))
+    rule, weights = pilots[kind]
+    draws = rule.z[evidence.systematic_resample(weights, len(posterior), rng)]
+    mixture = importance.fit_bells(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
+    size = _IMPORTANCE_POINTS
+    while size <= _MOST_POINTS:
+        rule, _ = _weighted_draws(mixture, surrogate, prior, size, rng)
+        if rule.sd < fine:
+            break
+        size *= 4
+    return rule
+
+
+def _weighted_draws(
+    mixture: importance.Mixture | importance.Bells,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    n: int,
+    rng: np.random.Generator,
+) -> tuple[Quadrature, Array]:
+    """Points of a mixture and of the prior as a rule, and their posterior weights."""
+    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * n), rng, "sobol"))
+    draws = importance.sample(mixture, of_prior, prior.log_density_working, n, rng)
+    _, weights = evidence.normalise(surrogate.log_mean(surrogate.at(draws.z), 1.0) + draws.log_weights)
+    variance = max(1.0 / evidence.effective_sample_size(weights) - 1.0 / draws.total, 0.0)
+    sd = float(np.sqrt(variance + prior.constraint_mass_error**2))
+    return Quadrature(draws.z, draws.log_weights, sd), weights
+
+
+def _draws(z: Array, weights: Array, chains: Array, rng: np.random.Generator) -> Array:
+    """Posterior draws: of the weighted points where there are plenty, which share the modes better than chains."""
+    if evidence.effective_sample_size(weights) < _PLENTY * len(chains):
+        return chains
+    order = np.argsort(z @ np.linalg.svd(chains - chains.mean(axis=0), full_matrices=False)[2][0])
+    index = order[evidence.systematic_resample(weights[order], len(chains), rng)]  # in order: each mode has its share
+    return z[rng.permutation(index)]
 
 
 def _mbar_rule(populations: tuple[Population, ...], surrogate: Surrogate[Any], rng: np.random.Generator) -> Quadrature:

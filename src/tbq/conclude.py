@@ -20,7 +20,7 @@ def result(state: State) -> Result:
     if known is None or known.surrogate is not surrogate:
         known = assess((*state.past, state.population), surrogate, state.prior, state.settings, state.seed)
     errors = ErrorBudget(
-        surrogate=max(known.of_surrogate, _last_seen(state)),
+        surrogate=max(state.settings.caution * known.of_surrogate, _last_seen(state)),
         hyperparameters=known.of_hyperparameters,
         monte_carlo=known.of_quadrature,
         check=state.check_error,
@@ -31,12 +31,13 @@ def result(state: State) -> Result:
         surrogate=surrogate,
         log_evidence=known.log_evidence,
         errors=errors,
-        samples=state.prior.from_working(known.posterior.z),
+        samples=state.prior.from_working(known.draws),
         evaluations=state.evaluations,
         stages=(*state.stages, stage_record(state, known.posterior, known.moved)),
         history=state.history,
         stop=state.stop or Stop.UNFINISHED,
         seed=state.seed,
+        notes=(state.memory.doubt,) if state.memory.doubt else (),
     )
 
 

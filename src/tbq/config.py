@@ -40,7 +40,7 @@ from tbq.adapters import CommandModel, UmBridgeModel
 from tbq.errors import ArgumentError
 from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
-from tbq.settings import Settings, resolve
+from tbq.settings import Settings, learnable, resolve
 from tbq.textfiles import read_csv
 from tbq.types import Array
 
@@ -160,6 +160,7 @@ class RunTable(Table):
     algorithm: str = "tbq"
     acquisition: str = "peur"
     search: str = "auto"
+    surrogate: str = "auto"
     kernel: str = "auto"
     tolerance: Numbers = 0.04
     temper_cov: float = 0.75
@@ -236,6 +237,7 @@ class Case(Table):
         """The run's settings, with those left to us chosen."""
         chosen = self.run.model_dump(exclude=_NOT_SETTINGS)
         with _named("run."):
+            chosen["surrogate"] = learnable(self.run.surrogate, self.data is not None)
             return resolve(len(self.parameters), **chosen)
 
     def arguments(self) -> dict[str, Any]:

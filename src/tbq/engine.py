@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tbq import aims, evidence, feasibility, models, search, tempering, validation
+from tbq import aims, evidence, feasibility, learning, search, surprise, tempering, validation
 from tbq.acquisition import Target, puq_at
 from tbq.assessment import Assessment, assess
 from tbq.evaluation import Evaluation, Proposal, Status
+from tbq.likelihood import GaussianLikelihood
 from tbq.particles import Moved
 from tbq.population import Population, follow
 from tbq.prior import Prior
@@ -28,14 +29,9 @@ from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array
 
 _IN_A_ROW = 2  # times the stopping condition must hold
-_RELEVANT_DEPTH = 10.0  # nats of log L^γ below the best run within which a run's surprise counts
-_SURPRISE_FLOOR = 0.02  # nats: no one is surprised by less
-_SURPRISE_CAP = 25.0
-_SURPRISES_KEPT = 30
-_PRIOR_SURPRISES = 5  # runs that the starting inflation is worth
-_MOST_INFLATION = 4.0
 _ALLOWANCE = 2.5  # tolerances that each part of the error may have at the end
 _POOR_QUADRATURE = 0.1  # error of a fresh quadrature from which on it has found something that its points miss
+_MOST_STAGES = 60  # climbed at once
 _LEAST_RUNS = 3  # successful runs without which there is no surrogate
 
 
@@ -65,11 +61,12 @@ class State:
     settings: Settings
     seed: int
     population: Population
+    likelihood: GaussianLikelihood | None = None  # whose outputs are learned; None to learn log-likelihoods
     past: tuple[Population, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     pending: tuple[Proposal, ...] = ()
     next_id: int = 0
-    memory: models.Memory = field(default_factory=models.Memory)
+    memory: learning.Memory = field(default_factory=learning.Memory)
     border: feasibility.Region | None = None  # of zero likelihood, once a run found it
     reach: feasibility.Region | None = None  # where runs do not fail, once one did
     learned: Learned | None = None
@@ -83,11 +80,11 @@ class State:
     stop: Stop | None = None
 
 
-def init(prior: Prior, settings: Settings, seed: int) -> State:
+def init(prior: Prior, settings: Settings, seed: int, likelihood: GaussianLikelihood | None = None) -> State:
     """A run that has seen nothing yet."""
     theta = prior.sample(settings.population, stream(seed, "population"), settings.design)
     population = Population(prior.to_working(theta), np.zeros(settings.population))
-    return State(prior, settings, seed, population)
+    return State(prior, settings, seed, population, likelihood)
 
 
 def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
@@ -116,8 +113,11 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     # sorted, so that nothing depends on the order in which runs return
     done = tuple(sorted((*state.evaluations, *evaluations), key=lambda e: e.id))
     pending = tuple(p for p in state.pending if p.id not in told)
-    surprises = state.surprises + _surprises(state, evaluations)
-    state = replace(state, evaluations=done, pending=pending, surprises=surprises)
+    if state.learned is not None:
+        surrogate, gamma = state.learned.surrogate, state.learned.gamma
+        new = surprise.surprises(surrogate, gamma, state.prior, state.evaluations, evaluations)
+        state = replace(state, surprises=state.surprises + new)
+    state = replace(state, evaluations=done, pending=pending)
     if len(done) >= state.settings.n_initial and sum(e.status is Status.OK for e in done) >= _LEAST_RUNS:
         state = _learn(state)
     if state.stop is None and len(done) >= state.settings.max_evaluations:
@@ -176,17 +176,39 @@ def _learn(state: State) -> State:
     state = replace(state, memory=memory, assessment=None)
     if state.check is not None:
         return _conclude_check(state, state.check, surrogate)
-    state = _assess(state, surrogate)
-    while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
-        state = _assess(advance(state), surrogate)
-    if state.satisfied < _IN_A_ROW:
-        return state
-    state = _assess_all(state)
-    if not _certain(state):
-        return state
-    if state.settings.check_runs == 0:
-        return replace(state, stop=Stop.CONVERGED)
-    return _plan_check(state)
+    if state.settings.free_stages:
+        state = _ascend(state, surrogate)
+    else:
+        state = _assess(state, surrogate)
+        while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
+            state = _assess(advance(state), surrogate)
+    if learning.better_without_outputs(_runs(state), memory, surrogate, state.population):
+        return _learn(_without_outputs(state))
+    if state.satisfied >= _IN_A_ROW:
+        state = _assess_all(state)
+    return _end(state, surrogate) if state.assessment and _certain(state) else state
+
+
+def _end(state: State, surrogate: Surrogate[Any]) -> State:
+    """Stop, or plan the check that decides it; outputs are checked only where something speaks against them."""
+    runs = state.settings.check_runs
+    if state.likelihood is not None:
+        memory = learning.cross_examine(_runs(state), state.memory, surrogate, state.population)
+        state, runs = replace(state, memory=memory), max(4, state.prior.dim) if memory.doubt else 0
+    return _plan_check(state, runs) if runs else replace(state, stop=Stop.CONVERGED)
+
+
+def _without_outputs(state: State) -> State:
+    """Go on as a run that never saw the outputs."""
+    assert state.settings.fallback is not None
+    memory = replace(state.memory, doubt=learning.GAVE_UP)
+    population = (*state.past, state.population)[0]
+    state = replace(state, settings=state.settings.fallback, likelihood=None, memory=memory, population=population)
+    return replace(state, past=(), stages=(), satisfied=0, learned=None, surprises=())
+
+
+def _runs(state: State) -> learning.Runs:
+    return learning.Runs(state.evaluations, state.prior, state.settings, state.likelihood)
 
 
 def _assess_all(state: State) -> State:
@@ -206,10 +228,10 @@ def _certain(state: State) -> bool:
     return max(found.of_surrogate, found.of_hyperparameters) <= limit and found.of_quadrature <= _POOR_QUADRATURE
 
 
-def _plan_check(state: State) -> State:
-    settings, found = state.settings, state.assessment
+def _plan_check(state: State, runs: int) -> State:
+    settings, found = replace(state.settings, check_runs=runs), state.assessment
     assert found is not None
-    if settings.max_evaluations - len(state.evaluations) - len(state.pending) < settings.check_runs:
+    if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
         return state  # what is left of the budget cannot decide it
     rng = stream(state.seed, "check", len(state.evaluations))
     check = validation.plan(
@@ -221,45 +243,18 @@ def _plan_check(state: State) -> State:
 def _conclude_check(state: State, check: validation.Check, surrogate: Surrogate[Any]) -> State:
     """The check is complete: stop if it and the tolerance agree, or go on."""
     error, believed = check.error(state.evaluations), check.passed(state.evaluations)
-    state = _assess(replace(state, check=None, check_error=error, satisfied=0), surrogate)
+    state = replace(state, check=None, check_error=error, satisfied=0)
+    state = _ascend(state, surrogate) if state.settings.free_stages else _assess(state, surrogate)
     if not believed or state.satisfied == 0 or state.learned is None or state.learned.gamma < 1.0:
         return replace(state, satisfied=0)
     state = _assess_all(state)
     return replace(state, satisfied=0, stop=Stop.CONVERGED if _certain(state) else None)
 
 
-def _surprises(state: State, evaluations: Sequence[Evaluation]) -> tuple[float, ...]:
-    """Squared z-scores of runs at points that matter, against what was predicted before they were made."""
-    good = [e for e in evaluations if e.status is Status.OK]
-    if state.learned is None or not good:
-        return ()
-    y = np.array([e.log_likelihood for e in good])
-    surrogate = state.learned.surrogate
-    mean, variance = surrogate.log_likelihood(surrogate.at(state.prior.to_working(np.array([e.theta for e in good]))))
-    best = max(e.log_likelihood for e in (*state.evaluations, *good) if e.status is Status.OK)
-    matters = state.learned.gamma * (best - np.maximum(y, mean)) < _RELEVANT_DEPTH
-    z = (y - mean) / np.hypot(np.sqrt(variance), _SURPRISE_FLOOR)
-    return tuple(float(v) for v in np.minimum(z[matters] ** 2, _SURPRISE_CAP))
-
-
-def _inflation(state: State) -> float:
-    """How much larger than stated the surrogate's errors are: learned from surprises, never below its start."""
-    start = state.settings.inflation
-    recent = state.surprises[-_SURPRISES_KEPT:]
-    if start == 1.0:  # as the paper has it
-        return 1.0
-    learned = np.sqrt((_PRIOR_SURPRISES * start**2 + sum(recent)) / (_PRIOR_SURPRISES + len(recent)))
-    return float(np.clip(learned, start, _MOST_INFLATION))
-
-
-def _fit(state: State) -> tuple[Surrogate[Any], models.Memory]:
-    good = [e for e in state.evaluations if e.status is Status.OK]
-    z = state.prior.to_working(np.array([e.theta for e in good]))
-    y = np.array([e.log_likelihood for e in good])
-    noise = np.full(len(y), state.settings.noise_sd**2)
+def _fit(state: State) -> tuple[Surrogate[Any], learning.Memory]:
     gamma = state.learned.gamma if state.learned else 1e-6
-    fitted, memory = models.fit(z, y, noise, state.settings.kernel, gamma, state.memory)
-    surrogate: Surrogate[Any] = replace(fitted, cap=state.settings.mean_cap, inflation=_inflation(state))
+    inflation = surprise.inflation(state.settings.inflation, state.surprises)
+    surrogate, memory = learning.fit(_runs(state), gamma, inflation, state.memory)
     for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
         if e.status.is_failure:
             surrogate = surrogate.believe(state.prior.to_working(e.theta[None, :])[0])
@@ -302,6 +297,17 @@ def _assess(state: State, surrogate: Surrogate[Any]) -> State:
         satisfied=state.satisfied + 1 if met else 0,
         history=(*state.history, record),
     )
+
+
+def _ascend(state: State, surrogate: Surrogate[Any]) -> State:
+    """All stages at once and anew from the prior's population: a mode that the last surrogate hid is found again."""
+    satisfied, history = state.satisfied, state.history
+    prior = (*state.past, state.population)[0]
+    state = _assess(replace(state, population=prior, past=(), stages=()), surrogate)
+    while state.learned and state.learned.gamma < 1.0 and len(state.past) < _MOST_STAGES:
+        state = _assess(advance(state), surrogate)
+    satisfied = satisfied + 1 if state.satisfied and state.learned and state.learned.gamma == 1.0 else 0
+    return replace(state, satisfied=satisfied, history=(*history, state.history[-1]))
 
 
 def _search_weight(state: State) -> Callable[[Array], Array] | None:
@@ -356,7 +362,7 @@ def advance(state: State) -> State:
         steps=settings.chain_length,
         optimism=settings.optimism,
         share=settings.prior_share,
-        rng=stream(state.seed, "move", len(state.past) + 1),
+        rng=stream(state.seed, "move", len(state.past) + 1 + settings.free_stages * 1000 * len(state.evaluations)),
     )
     return replace(
         state,

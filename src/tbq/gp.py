@@ -18,7 +18,7 @@ from tbq.errors import TbqError
 from tbq.kernels import Gram, HyperPrior, Kernel
 from tbq.types import Array, IntArray
 
-Basis = Literal["constant", "quadratic"]
+Basis = Literal["constant", "linear", "quadratic"]
 
 NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
 _COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
@@ -29,10 +29,12 @@ _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
 
 def basis_functions(basis: Basis, x: Array) -> Array:
-    """h(x): {1} or {1, xᵢ, xᵢxⱼ}, shape (n, p)."""
+    """h(x): {1}, {1, xᵢ} or {1, xᵢ, xᵢxⱼ}, shape (n, p)."""
     ones = np.ones((len(x), 1))
     if basis == "constant":
         return ones
+    if basis == "linear":
+        return np.hstack([ones, x])
     i, j = np.triu_indices(x.shape[1])
     return np.hstack([ones, x, x[:, i] * x[:, j]])
 

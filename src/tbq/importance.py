@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, special
 from scipy.sparse import csgraph
+from scipy.stats import qmc
 
 from tbq.evidence import systematic_resample
 from tbq.types import Array, IntArray
@@ -25,6 +26,8 @@ _FIT_DRAWS = 4000
 _BINS = 8  # per coordinate, of the estimate of mutual information
 _DEPENDENT = 0.03  # nats of it that make two coordinates dependent
 PRIOR_SHARE = 0.1
+_FREEDOM = 8.0  # degrees of the Student-t densities
+_BELL_INFLATION = 1.05
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,34 @@ class Mixture:
 
 
 @dataclass(frozen=True)
+class Bells:
+    """A mixture of Student-t densities of working coordinates: for a few narrow modes, however they lie."""
+
+    weights: Array
+    means: Array
+    factors: Array  # (K, d, d)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        d = self.means.shape[1]
+        u = np.clip(qmc.Sobol(d + 2, rng=rng).random_base2(int(np.ceil(np.log2(n))))[:n], 1e-12, 1.0 - 1e-12)
+        component = np.minimum(np.searchsorted(np.cumsum(self.weights), u[:, 0]), len(self.weights) - 1)
+        heavy = np.sqrt(_FREEDOM / special.chdtri(_FREEDOM, u[:, 1]))
+        noise = special.ndtri(u[:, 2:]) * heavy[:, None]
+        order = rng.permutation(n)  # systematic resampling of a Sobol sequence would see its pattern
+        component, noise = component[order], noise[order]
+        return self.means[component] + np.einsum("nij,nj->ni", self.factors[component], noise)
+
+    def log_density(self, z: Array) -> Array:
+        d, parts = self.means.shape[1], []
+        for weight, mean, factor in zip(self.weights, self.means, self.factors, strict=True):
+            white = linalg.solve_triangular(factor, (z - mean).T, lower=True, check_finite=False)
+            tail = 0.5 * (_FREEDOM + d) * np.log1p(np.sum(white**2, axis=0) / _FREEDOM)
+            parts.append(np.log(weight + 1e-300) - np.log(np.diag(factor)).sum() - tail)
+        constant = special.gammaln(0.5 * (_FREEDOM + d)) - special.gammaln(0.5 * _FREEDOM)
+        return np.asarray(special.logsumexp(parts, axis=0)) + constant - 0.5 * d * np.log(_FREEDOM * np.pi)
+
+
+@dataclass(frozen=True)
 class Draws:
     """Weighted points: Z = Σ e^{ω_k} L(z_k) for any likelihood L of the same posterior."""
 
@@ -109,6 +140,17 @@ def fit_mixture(z: Array, low: Array, high: Array, rng: np.random.Generator) -> 
     return Mixture(margins, tuple(_fit_block(y, columns) for columns in dependent_blocks(y)))
 
 
+def fit_bells(z: Array, rng: np.random.Generator) -> Bells:
+    """Student-t densities around the draws; their number is chosen by the draws left out."""
+    z = np.unique(z, axis=0)
+    z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
+    mean = z.mean(axis=0)
+    root = linalg.cholesky(np.atleast_2d(np.cov(z.T)) + 1e-12 * np.eye(z.shape[1]), lower=True)
+    block = _fit_block(linalg.solve_triangular(root, (z - mean).T, lower=True).T, np.arange(z.shape[1]), 1e-6)
+    factors = np.einsum("ij,kjl->kil", root, block.factors / _INFLATION * _BELL_INFLATION)
+    return Bells(block.weights, mean + block.means @ root.T, factors)
+
+
 def dependent_blocks(y: Array) -> list[IntArray]:
     """Groups of coordinates connected by mutual information, estimated on a grid of quantiles."""
     n, d = y.shape
@@ -124,7 +166,7 @@ def dependent_blocks(y: Array) -> list[IntArray]:
     return [np.flatnonzero(label == k) for k in range(label.max() + 1)]
 
 
-def _fit_block(y: Array, columns: IntArray) -> Block:
+def _fit_block(y: Array, columns: IntArray, floor: float = 1e-3) -> Block:
     from sklearn.mixture import GaussianMixture
 
     part, half, d = y[:, columns], len(y) // 2, len(columns)
@@ -134,7 +176,7 @@ def _fit_block(y: Array, columns: IntArray) -> Block:
             break
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a fit that has not fully converged is as good a proposal
-            fitted = GaussianMixture(k, reg_covar=1e-3, max_iter=60, random_state=0).fit(part[:half])
+            fitted = GaussianMixture(k, reg_covar=floor, max_iter=60, random_state=0).fit(part[:half])
         score = float(fitted.score(part[half:]))
         if score < best_score + 0.005:
             break
@@ -146,7 +188,7 @@ def _fit_block(y: Array, columns: IntArray) -> Block:
 
 
 def sample(
-    mixture: Mixture, prior_draws: Array, log_prior: Callable[[Array], Array], n: int, rng: np.random.Generator
+    mixture: Mixture | Bells, prior_draws: Array, log_prior: Callable[[Array], Array], n: int, rng: np.random.Generator
 ) -> Draws:
     """``n`` points of the mixture together with the prior's own, weighted by what both would have drawn."""
     z = np.vstack([mixture.sample(n, rng), prior_draws])

@@ -15,7 +15,7 @@ from tbq.progress import Progress, reporter
 from tbq.result import Result, Stop
 from tbq.runner import BrokenExecutorError, ExecutorLike, Plan, drive
 from tbq.session import Session, WarmStart
-from tbq.settings import Algorithm, KernelChoice, Search, resolve
+from tbq.settings import Algorithm, KernelChoice, Search, SurrogateChoice, learnable, resolve
 from tbq.worker import LogLikelihood
 
 
@@ -26,6 +26,7 @@ def infer(
     algorithm: Algorithm = "tbq",
     acquisition: str | Callable[..., Any] = "peur",
     search: Search = "auto",
+    surrogate: SurrogateChoice = "auto",
     kernel: KernelChoice = "auto",
     tolerance: float | Sequence[float] = 0.04,
     temper_cov: float = 0.75,
@@ -63,6 +64,9 @@ def infer(
     search
         ``"pool"`` ranks candidates, ``"continuous"`` also climbs from the best, ``"auto"`` climbs in up to six
         dimensions.
+    surrogate
+        What is learned: ``"outputs"``, those of the simulator behind a :class:`tbq.GaussianLikelihood`;
+        ``"log_likelihood"``, for any other; ``"auto"``: the outputs where there are any and they can be modelled.
     kernel
         ``"se"``, ``"matern52"`` or ``"additive"`` (functions of two parameters), each with a constant mean, or
         ``"auto"``: chosen from the data, with the mean.
@@ -103,6 +107,7 @@ def infer(
         raise ArgumentError(f"progress must be 'auto', 'rich', 'plain' or False; got {progress!r}")
     settings = resolve(
         prior.dim,
+        surrogate=learnable(surrogate, isinstance(log_likelihood, GaussianLikelihood)),
         algorithm=algorithm,
         acquisition=acquisition,
         search=search,

@@ -78,10 +78,17 @@ class LogNormal:
 
     def at(self, z: Array) -> Points:
         latent = self.gp.project(z)
-        if self.warp is None:
-            return Points(latent, latent.mean, latent.variance, np.ones(len(z)))
-        mean, slope = self.warp.inverse(latent.mean)
+        mean, slope = self._unwarped(latent.mean)
         return Points(latent, mean, slope**2 * latent.variance, slope)
+
+    def left_out(self) -> tuple[Array, Array]:
+        """Mean and variance of each run's log-likelihood as predicted from all others."""
+        mean, variance = self.gp.leave_one_out()
+        mean, slope = self._unwarped(mean)
+        return mean, slope**2 * variance
+
+    def _unwarped(self, latent: Array) -> tuple[Array, Array]:
+        return (latent, np.ones_like(latent)) if self.warp is None else self.warp.inverse(latent)
 
     def covariance(self, a: Points, b: Points) -> Array:
         """Of the log-likelihood, without inflation."""

@@ -95,6 +95,7 @@ class Result:
     stop: Stop
     seed: int | None = None
     likelihood: GaussianLikelihood | None = None  # where it was one
+    notes: tuple[str, ...] = ()  # what speaks against the surrogate
 
     @staticmethod
     def empty(prior: Prior, evaluations: tuple[Evaluation, ...], stop: Stop) -> Result:
@@ -240,7 +241,7 @@ class Result:
 
     def _verdict(self) -> list[str]:
         word = "Converged" if self.converged else "Not converged"
-        return [f"{word} after {self.n_evaluations} evaluations. {self.stop.value}", ""]
+        return [f"{word} after {self.n_evaluations} evaluations. {self.stop.value}", *self.notes, ""]
 
     def _evidence_lines(self) -> list[str]:
         if self.surrogate is None:

@@ -14,10 +14,11 @@ import numpy as np
 from tbq import conclude, engine, journal
 from tbq.errors import ArgumentError
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
+from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.randomness import fresh_seed
 from tbq.result import Result
-from tbq.settings import Settings, resolve
+from tbq.settings import Settings, learnable, resolve
 from tbq.threads import single_threaded
 from tbq.types import ArrayLike
 
@@ -41,6 +42,8 @@ class Session:
         out then are the first to be given out again; where a run is still under way, tell it when it is done.
     warm_start
         Earlier evaluations to start from: the journal's folder of another run, its result, or a list.
+    likelihood
+        A :class:`tbq.GaussianLikelihood` where you tell ``outputs``: they are learned. Its model is not run.
     options
         ``algorithm``, ``acquisition``, ``tolerance``, ``max_evaluations`` and the others of :func:`tbq.infer`.
     """
@@ -52,15 +55,17 @@ class Session:
         seed: int | None = None,
         journal: str | Path | None = None,
         warm_start: WarmStart | None = None,
+        likelihood: GaussianLikelihood | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(prior, Prior):
             raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+        options["surrogate"] = learnable(options.get("surrogate", "auto"), isinstance(likelihood, GaussianLikelihood))
         try:
             settings = resolve(prior.dim, **options)
         except TypeError as error:
             raise ArgumentError(f"Session: {str(error).split(') ')[-1]}") from error
-        self._begin(prior, settings, seed, journal, warm_start)
+        self._begin(prior, settings, seed, journal, warm_start, likelihood)
 
     @classmethod
     def of(
@@ -99,14 +104,16 @@ class Session:
         try:
             if self._journal and contents:
                 journal.check_header(contents.header, prior, settings, seed, version, self._journal.path)
-                self.state = _start(prior, settings, contents.header["seed"], journal.known_of(contents.header))
+                self.state = _start(
+                    prior, settings, contents.header["seed"], journal.known_of(contents.header), likelihood
+                )
                 self._replay(contents.records)
             else:
                 seed = fresh_seed() if seed is None else int(seed)
                 known = [] if warm_start is None else earlier(warm_start, prior, likelihood)
                 if self._journal:
                     self._journal.append(journal.header_of(prior, settings, seed, version, known))
-                self.state = _start(prior, settings, seed, known)
+                self.state = _start(prior, settings, seed, known, likelihood)
         except BaseException:
             self.close()
             raise
@@ -238,11 +245,14 @@ class Session:
             self._note_end()
 
 
-def _start(prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation]) -> engine.State:
+def _start(
+    prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation], likelihood: Any = None
+) -> engine.State:
     """A run that has seen nothing but ``known``, which stands in for the initial design and costs no budget."""
     settings = replace(settings, max_evaluations=settings.max_evaluations + len(known))
     with single_threaded():
-        state = replace(engine.init(prior, settings, seed), next_id=len(known))
+        learned = likelihood if settings.free_stages else None
+        state = replace(engine.init(prior, settings, seed, learned), next_id=len(known))
         return engine.tell(state, known) if known else state
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tbq.errors import ArgumentError
 
 Algorithm = Literal["tbq", "bq"]
 Search = Literal["pool", "continuous", "auto"]
+SurrogateChoice = Literal["auto", "outputs", "log_likelihood"]
 KernelChoice = Literal["se", "matern52", "additive", "auto"]
 
 _CLIMB_UP_TO = 6  # parameters: above this, search="auto" ranks a pool only, since gradients by differences cost 2d
@@ -38,6 +39,7 @@ class Settings:
     weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
     mean_cap: float = 1.0  # see LogNormal.cap
     inflation: float = 1.5  # see LogNormal.inflation
+    caution: float = 1.0  # by how much the surrogate's error is stated wider than it is when it stops the run
     optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
     explore_every: int = 5  # one point in so many is chosen for a flat target over the whole prior; 0 for none
     explore_cov: float = 1.5  # how flat: coefficient of variation of its weights
@@ -45,7 +47,9 @@ class Settings:
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     nodes: int = 300  # quadrature nodes of acquisition functions and variances
     candidates: int = 1000  # points ranked in each search
-    noise_sd: float = 1e-3  # nats: what the surrogate may miss a value by
+    noise_sd: float = 1e-3  # what the surrogate may miss a value by: nats, or standard deviations of an output's noise
+    fallback: Settings | None = None  # how to go on without the outputs where they cannot be modelled
+    free_stages: bool = False  # climb all stages anew with every surrogate instead of making runs for each
 
     def named_acquisitions(self, n: int) -> list[tuple[str, Acquisition]]:
         """The functions that choose the next ``n`` points."""
@@ -69,30 +73,71 @@ def resolve(
     population: int | None = None,
     chain_length: int | None = None,
     max_evaluations: int | None = None,
+    surrogate: SurrogateChoice = "log_likelihood",
     **advanced: Any,
 ) -> Settings:
-    """Check the user's arguments and fill in what was left to us."""
+    """Check the user's arguments and fill in what was left to us.
+
+    ``surrogate`` other than 'log_likelihood' says that there are outputs to learn from.
+    """
     _one_of("algorithm", algorithm, ["tbq", "bq"])
     known = [*ACQUISITIONS, "ensemble"]
     if not callable(acquisition) and acquisition not in known:
         raise ArgumentError(f"acquisition must be one of {_listed(known)}, or a callable; got {acquisition!r}")
     _one_of("search", search, ["pool", "continuous", "auto"])
     _one_of("kernel", kernel, ["se", "matern52", "additive", "auto"])
-    n_initial = _positive("n_initial", n_initial, max(12, 2 * dim))
-    max_evaluations = _positive("max_evaluations", max_evaluations, max(n_initial, 100 + 50 * dim))
-    return Settings(
+    first = _positive("n_initial", n_initial, max(12, 2 * dim))
+    budget = _positive("max_evaluations", max_evaluations, max(first, 100 + 50 * dim))
+    settings = Settings(
         acquisition=acquisition,
         climb=search == "continuous" or (search == "auto" and dim <= _CLIMB_UP_TO),
         kernel=kernel,
         tolerance=_tolerance(tolerance),
         temper_cov=np.inf if algorithm == "bq" else _number("temper_cov", temper_cov),
-        n_initial=min(n_initial, max_evaluations),
+        n_initial=min(first, budget),
         population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
         chain_length=_positive("chain_length", chain_length, 20),
         check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
-        max_evaluations=max_evaluations,
+        max_evaluations=budget,
         **advanced,
     )
+    if surrogate == "log_likelihood":
+        return settings
+    share = min(max(dim / 16.0, 0.25), 1.0)
+    return replace(
+        settings,
+        n_initial=min(n_initial or max(10, dim + 3), budget),
+        tolerance=(share * settings.tolerance[0], share * settings.tolerance[1]),
+        temper_cov=2.0 * settings.temper_cov,
+        chain_length=chain_length or 10,
+        check_runs=0,
+        fallback=settings if surrogate == "auto" else None,
+        **{**_OF_OUTPUTS, **advanced},
+    )
+
+
+# A surrogate of outputs learns so fast that its last runs buy a lot, and a mode not yet seen shows only then: up to
+# four parameters it is asked for a quarter of the tolerance; with more, where the last percent is dear, for a sixteenth
+# of it for each. Its stages cost no runs and are climbed with every new one, in larger steps and shorter chains. It
+# sees the whole prior from the start, so that no run goes to exploration. Matérn processes on smooth outputs are not
+# too sure of themselves, but at a kink they are: the stated error is wider than the one that stops the run. Double sums
+# over its nodes cost more. Measured in docs/benchmarks/outputs.md.
+_OF_OUTPUTS: dict[str, Any] = {
+    "free_stages": True,
+    "explore_every": 0,
+    "inflation": 1.05,
+    "caution": 1.5,
+    "nodes": 128,
+    "candidates": 300,
+}
+
+
+def learnable(surrogate: str, outputs: bool) -> SurrogateChoice:
+    """The surrogate to resolve settings for: that of the log-likelihood where there are no outputs."""
+    _one_of("surrogate", surrogate, ["auto", "outputs", "log_likelihood"])
+    if surrogate == "outputs" and not outputs:
+        raise ArgumentError("surrogate 'outputs' needs data and a simulator: a tbq.GaussianLikelihood; got none")
+    return cast(SurrogateChoice, surrogate) if outputs else "log_likelihood"
 
 
 def _one_of(name: str, value: Any, allowed: list[str]) -> None:

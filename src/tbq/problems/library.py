@@ -58,7 +58,7 @@ def get(name: str) -> Problem:
 
 
 def _builders() -> dict[str, Callable[[], Problem]]:
-    from tbq.problems import battery, frames, heldout, plane, tenfold
+    from tbq.problems import battery, decay, frames, heldout, plane, tenfold
 
     paper = [plane.u1, plane.u2, plane.u3, plane.u4, tenfold.ten, frames.dof3, frames.dof2, battery.battery]
-    return {build.__name__: build for build in (*paper, *heldout.ALL)}
+    return {build.__name__: build for build in (*paper, decay.decay, *heldout.ALL)}

@@ -1,0 +1,167 @@
+"""Whole runs that learn outputs, against quadrature; and what happens where outputs cannot be learned."""
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import tbq
+from tbq.evaluation import Status
+from tbq.lognormal import LogNormal
+from tbq.outputs import Outputs
+
+SQUARE = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1)})
+
+
+def smooth(theta):
+    a, b = theta[..., 0], theta[..., 1]
+    return np.stack([a + 0.5 * b, np.sin(3.0 * a) * b], axis=-1)
+
+
+DATA = np.array([0.78, 0.55])
+
+
+def exact(log_likelihood, prior, n=400):
+    """The log-evidence on a grid of the prior's quantiles."""
+    u = (np.arange(n) + 0.5) / n
+    theta = np.stack(np.meshgrid(*(m.ppf(u) for m in prior.marginals.values()), indexing="ij"), axis=-1)
+    return float(special.logsumexp(log_likelihood(theta)) - 2.0 * np.log(n))
+
+
+def run(likelihood, prior=SQUARE, **options):
+    return tbq.infer(likelihood, prior, seed=1, progress=False, **options)
+
+
+def test_a_gaussian_likelihood_is_learned_by_its_outputs():
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.05)
+    result = run(likelihood)
+    assert isinstance(result.surrogate, Outputs)
+    assert result.converged
+    assert result.n_evaluations <= 16
+    assert result.notes == ()
+    assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=3.0 * result.log_evidence_sd)
+    assert result.log_evidence_sd < 0.02
+    theta = result.samples[:50]
+    density = likelihood(theta) - result.log_evidence  # the prior's density is one
+    np.testing.assert_allclose(result.log_density(theta), density, atol=0.2)
+    assert np.all(result.density_sd(theta) >= 0.0)
+
+
+def test_two_modes_of_the_two_storey_frame():
+    problem = tbq.problems.get("dof2")
+    result = run(problem.log_likelihood, problem.prior)
+    assert result.converged
+    assert result.n_evaluations <= 20
+    assert result.evidence == pytest.approx(problem.reference.evidence, rel=0.02)
+    for mode in problem.reference.modes:
+        assert np.mean(mode.contains(result.samples)) == pytest.approx(mode.mass, abs=0.03)
+
+
+def test_the_log_likelihood_can_be_chosen_and_outputs_need_a_gaussian_likelihood():
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.3)
+    result = run(likelihood, surrogate="log_likelihood", max_evaluations=16)
+    assert isinstance(result.surrogate, LogNormal)
+    with pytest.raises(tbq.TbqError, match="surrogate 'outputs' needs data and a simulator"):
+        tbq.infer(lambda theta: 0.0, SQUARE, surrogate="outputs")
+    with pytest.raises(tbq.TbqError, match="surrogate must be one of 'auto', 'outputs', 'log_likelihood'; got 'both'"):
+        tbq.infer(likelihood, SQUARE, surrogate="both")  # type: ignore[arg-type]
+
+
+def test_unknown_noise_as_a_parameter():
+    times = np.linspace(0.0, 1.0, 12)
+    data = 0.6 * np.exp(-times) + 0.1 * np.sin(40.0 * times)
+    prior = tbq.Prior({"a": stats.uniform(0, 1), "sigma": stats.lognorm(0.5, scale=0.1)})
+    line = lambda theta: theta[..., :1] * np.exp(-times * (0.5 + theta[..., :1]))
+    likelihood = tbq.GaussianLikelihood(line, data, 1.0, scale=lambda theta: theta[1])
+
+    def log_likelihood(theta):  # written out, for the grid
+        misfit = (line(theta) - data) / theta[..., 1:]
+        return np.sum(-0.5 * misfit**2 - np.log(theta[..., 1:] * np.sqrt(2.0 * np.pi)), axis=-1)
+
+    result = run(likelihood, prior)
+    assert result.converged
+    assert result.log_evidence == pytest.approx(exact(log_likelihood, prior), abs=0.03)
+
+
+def test_two_experiments_and_a_batch():
+    first = tbq.GaussianLikelihood(smooth, DATA, 0.1 * np.eye(2) ** 2 + 0.002)
+    second = tbq.GaussianLikelihood(lambda theta: theta[..., 0] * theta[..., 1], 0.25, 0.1)
+    result = run(first + second, batch_size=3)
+    assert result.converged
+    reference = exact(lambda theta: first(theta) + second(theta), SQUARE)
+    assert result.log_evidence == pytest.approx(reference, abs=0.03)
+
+
+def test_runs_with_missing_outputs_still_teach():
+    def lame(theta):
+        outputs = smooth(theta)
+        if theta[0] + theta[1] > 1.6:
+            outputs[1] = np.nan
+        return outputs
+
+    result = run(tbq.GaussianLikelihood(lame, DATA, 0.1), n_initial=16)
+    missing = [e for e in result.evaluations if e.status is Status.FAILED]
+    assert missing
+    assert all(e.message == "1 of 2 outputs are missing" for e in missing)
+    first, second = (len(c.gp.y) for c in result.surrogate.components)
+    assert first == second + len(missing)
+    reference = exact(tbq.GaussianLikelihood(smooth, DATA, 0.1), SQUARE)
+    assert result.log_evidence == pytest.approx(reference, abs=max(3.0 * result.log_evidence_sd, 0.05))
+
+
+@pytest.mark.parametrize("acquisition", ["puq", "pvc", "plur", "ensemble"])
+def test_every_acquisition_function_runs_on_outputs(acquisition):
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.1)
+    result = run(likelihood, acquisition=acquisition, max_evaluations=18, population=512)
+    assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=0.05)
+
+
+def test_bayesian_quadrature_without_stages():
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.3)
+    result = run(likelihood, algorithm="bq", population=2048)
+    assert len(result.stages) == 1
+    assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=0.03)
+
+
+# --- made to break it ---------------------------------------------------------------------------------------
+
+
+def jump(theta):
+    return smooth(theta) + 0.3 * (theta[..., 0] + 0.5 * theta[..., 1] > 0.75)[..., None]
+
+
+def kink(theta):
+    return smooth(theta) + np.maximum(theta[..., 0] + 0.5 * theta[..., 1] - 0.75, 0.0)[..., None]
+
+
+def chaotic(theta):
+    x, r = 0.2 + 0.5 * theta[..., 0], 3.8 + 0.15 * theta[..., 1]
+    for _ in range(30):
+        x = r * x * (1.0 - x)
+    return smooth(theta) + 0.5 * x[..., None]
+
+
+@pytest.mark.parametrize("model", [jump, kink, chaotic])
+def test_it_is_not_confidently_wrong_where_outputs_are_not_smooth(model):
+    likelihood = tbq.GaussianLikelihood(model, DATA, 0.05)
+    result = run(likelihood, max_evaluations=26, population=1024)
+    error = abs(result.log_evidence - exact(likelihood, SQUARE, 1500))
+    assert not (result.converged and error > 3.0 * result.log_evidence_sd)
+    if model is not kink:
+        assert not result.converged
+
+
+def test_it_falls_back_where_only_the_outputs_are_rough():
+    """Two outputs that change places, of equal data: the log-likelihood does not see it."""
+
+    def swapped(theta):
+        pair = np.stack([theta[..., 0], 4.0 / 3.0 * theta[..., 1]], axis=-1)
+        swap = np.sin(40.0 * theta[..., 0] + 30.0 * theta[..., 1]) > 0
+        return np.where(swap[..., None], pair[..., ::-1], pair)
+
+    likelihood = tbq.GaussianLikelihood(swapped, [0.5, 0.5], 0.1)
+    result = run(likelihood, max_evaluations=60, population=512)
+    assert isinstance(result.surrogate, LogNormal)
+    assert "the log-likelihoods were learned instead" in result.notes[0]
+    assert "learned instead" in result.summary()
+    assert result.converged
+    assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=3.0 * result.log_evidence_sd)
