@@ -176,7 +176,7 @@ def test_the_resolved_case_is_the_same_case_wherever_it_lies(case, tmp_path):
     assert again.settings() == c.settings()
     assert again.resolved(seed=7) == c
     stored = tomllib.loads(c.to_toml())["run"]
-    assert (stored["seed"], stored["n_initial"], stored["max_evaluations"], stored["population"]) == (7, 12, 200, 2048)
+    assert (stored["seed"], stored["n_initial"], stored["max_evaluations"], stored["population"]) == (7, 10, 200, 2048)
     theta = np.array([0.9, 2.1])
     first, second = (x.log_likelihood(x.simulator())(theta) for x in (c, again))
     assert first == second

@@ -233,11 +233,11 @@ class Case(Table):
                 simulator, self.data.observed, self.data.noise, scale=scale, normalized=self.data.normalized
             )
 
-    def settings(self) -> Settings:
-        """The run's settings, with those left to us chosen."""
+    def settings(self, surrogate: str | None = None) -> Settings:
+        """The run's settings, with those left to us chosen; or those of another surrogate."""
         chosen = self.run.model_dump(exclude=_NOT_SETTINGS)
         with _named("run."):
-            chosen["surrogate"] = learnable(self.run.surrogate, self.data is not None)
+            chosen["surrogate"] = learnable(surrogate or self.run.surrogate, self.data is not None)
             return resolve(len(self.parameters), **chosen)
 
     def arguments(self) -> dict[str, Any]:
@@ -257,7 +257,8 @@ class Case(Table):
         settings = self.settings()
         chosen = ("n_initial", "population", "chain_length", "max_evaluations")
         numbers = {key: getattr(settings, key) for key in chosen}
-        update = {**numbers, "tolerance": list(settings.tolerance), "seed": seed}
+        asked = self.settings("log_likelihood").tolerance  # of which outputs take their share
+        update = {**numbers, "tolerance": list(asked), "seed": seed}
         return self.model_copy(update={"run": self.run.model_copy(update=update)})
 
     def to_toml(self) -> str:
