@@ -165,3 +165,36 @@ def test_it_falls_back_where_only_the_outputs_are_rough():
     assert "learned instead" in result.summary()
     assert result.converged
     assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=3.0 * result.log_evidence_sd)
+
+
+# --- the same behind ask and tell, and behind a journal -----------------------------------------------------
+
+
+def test_a_session_that_is_told_outputs_learns_them():
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.1)
+    session = tbq.Session(SQUARE, seed=1, likelihood=likelihood, population=512)
+    while not session.done:
+        for p in session.ask(2 if session.evaluations else 10):
+            value, outputs = likelihood.evaluate(p.theta)
+            session.tell(p.id, log_likelihood=value, outputs=outputs)
+    result = session.result()
+    assert isinstance(result.surrogate, Outputs)
+    assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=0.03)
+
+
+def test_an_interrupted_run_goes_on_with_the_outputs_of_its_journal(tmp_path):
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.1)
+    whole = run(likelihood, population=512)
+    calls = []
+
+    def dying(theta):
+        calls.append(theta)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return smooth(theta)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tbq.GaussianLikelihood(dying, DATA, 0.1), population=512, journal=tmp_path)
+    resumed = run(likelihood, population=512, journal=tmp_path)
+    assert resumed.n_evaluations == whole.n_evaluations
+    assert resumed.log_evidence == pytest.approx(whole.log_evidence, rel=1e-12)
