@@ -3,6 +3,8 @@
 Run: python benchmarks/outputs.py [seeds] [seeds of the log-likelihood]. An interrupted study goes on.
 """
 
+from __future__ import annotations
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path
