@@ -9,6 +9,7 @@ next run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,8 @@ _FINE = 0.5  # Monte-Carlo error, in tolerances, that is small enough
 _PLENTY = 3.0  # effective weighted points per posterior draw
 _MBAR_POINTS = 2**13  # over all populations
 _ALTERNATIVES = 12  # surrogates with other hyperparameters
+_SCORE_SCALE = 4.0  # nats behind that make a model e times less plausible
+_MOST_OFF = 1.0  # squared nats by which a rival may differ: beyond, it has no idea
 _ALTERNATIVE_POINTS = 2**12  # at which they are compared
 
 
@@ -63,9 +66,17 @@ class Assessment:
 
 
 def assess(
-    populations: tuple[Population, ...], surrogate: Surrogate[Any], prior: Prior, settings: Settings, seed: int
+    populations: tuple[Population, ...],
+    surrogate: Surrogate[Any],
+    rivals: Sequence[tuple[Surrogate[Any], float]],
+    prior: Prior,
+    settings: Settings,
+    seed: int,
 ) -> Assessment:
-    """Take the evidence anew. The last population is the one in use, those before it are of earlier stages."""
+    """Take the evidence anew. The last population is the one in use, those before it are of earlier stages.
+
+    ``rivals`` are other plausible surrogates, with the nats that they are behind.
+    """
     posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
     fine = _FINE * settings.tolerance[1]
     rule = _importance_rule(posterior.z, surrogate, prior, fine, stream(seed, "importance"))
@@ -86,7 +97,7 @@ def assess(
     )
     nodes = points.take(index)
     cov = evidence.evidence_cov(surrogate, nodes, node_weights, cap=WILD)
-    spread, suspect = _over_hyperparameters(surrogate, rule, stream(seed, "hyperparameters"))
+    spread, suspect = _over_surrogates(surrogate, rivals, rule, stream(seed, "hyperparameters"))
     return Assessment(
         surrogate=surrogate,
         posterior=posterior,
@@ -173,17 +184,29 @@ def _mbar_rule(populations: tuple[Population, ...], surrogate: Surrogate[Any], r
     return Quadrature(z, estimate.log_weights, estimate.sd)
 
 
-def _over_hyperparameters(surrogate: Surrogate[Any], rule: Quadrature, rng: np.random.Generator) -> tuple[float, Array]:
-    """Spread of the log-evidence over plausible hyperparameters, and the point that the most deviant ones rest on."""
+def _over_surrogates(
+    surrogate: Surrogate[Any],
+    rivals: Sequence[tuple[Surrogate[Any], float]],
+    rule: Quadrature,
+    rng: np.random.Generator,
+) -> tuple[float, Array]:
+    """Spread of the log-evidence over plausible surrogates, and the point that the most deviant one rests on.
+
+    A model counts e^(−nats behind/4): that much of what scores tell models apart by is chance and misfit.
+    """
     some = slice(None, None, max(len(rule.z) // _ALTERNATIVE_POINTS, 1))
     z, log_weights = rule.z[some], rule.log_weights[some]
-    log_evidence, _ = evidence.normalise(surrogate.log_mean(surrogate.at(z), 1.0) + log_weights)
-    values, heaviest = [], []
-    for other in surrogate.alternatives(_ALTERNATIVES, rng):
-        value, weights = evidence.normalise(other.log_mean(other.at(z), 1.0) + log_weights)
-        values.append(value)
-        heaviest.append(int(np.argmax(weights)))
-    if len(values) < 2:
+    others = [(other, 0.0) for other in surrogate.alternatives(_ALTERNATIVES, rng)]
+    taken = [
+        evidence.normalise(other.log_mean(other.at(z), 1.0) + log_weights)
+        for other, _ in [(surrogate, 0.0), *others, *rivals]
+    ]
+    if len(taken) == 1:
         return 0.0, z[0]
-    deviant = int(np.argmax(np.abs(np.array(values) - log_evidence)))
-    return float(np.std(values, ddof=1)), z[heaviest[deviant]]
+    off = np.array([value for value, _ in taken[1:]]) - taken[0][0]
+    same, models = off[: len(others)], off[len(others) :]
+    weights = np.exp([-behind / _SCORE_SCALE for _, behind in rivals])
+    variance = np.mean(same**2) if len(same) else 0.0
+    variance += weights @ np.minimum(models**2, _MOST_OFF) / (1.0 + weights.sum())
+    deviant = int(np.argmax(np.abs(off) * np.append(np.ones(len(same)), weights)))
+    return float(np.sqrt(variance)), z[int(np.argmax(taken[1 + deviant][1]))]

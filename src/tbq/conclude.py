@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import spatial
 
-from tbq.assessment import assess
-from tbq.engine import State, stage_record
+from tbq.engine import State, look_again, stage_record
 from tbq.result import ErrorBudget, Result, Stop
 from tbq.types import Array
 
@@ -18,7 +17,7 @@ def result(state: State) -> Result:
         return Result.empty(state.prior, state.evaluations, stop)
     surrogate, known = state.learned.surrogate, state.assessment
     if known is None or known.surrogate is not surrogate:
-        known = assess((*state.past, state.population), surrogate, state.prior, state.settings, state.seed)
+        known = look_again(state)
     errors = ErrorBudget(
         surrogate=max(state.settings.caution * known.of_surrogate, _last_seen(state)),
         hyperparameters=known.of_hyperparameters,

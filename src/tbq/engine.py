@@ -29,7 +29,7 @@ from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array
 
 _IN_A_ROW = 2  # times the stopping condition must hold
-_ALLOWANCE = 2.5  # tolerances that each part of the error may have at the end
+_ALLOWANCE = 1.0  # tolerances that each part of the error may have at the end
 _POOR_QUADRATURE = 0.1  # error of a fresh quadrature from which on it has found something that its points miss
 _MOST_STAGES = 60  # climbed at once
 _LEAST_RUNS = 3  # successful runs without which there is no surrogate
@@ -213,10 +213,15 @@ def _runs(state: State) -> learning.Runs:
 
 def _assess_all(state: State) -> State:
     """Look at the evidence once more, from all sides."""
+    return replace(state, assessment=look_again(state))
+
+
+def look_again(state: State) -> Assessment:
+    """The evidence by the last surrogate, by fresh quadrature and beside its rivals."""
     assert state.learned is not None
+    rivals = learning.rivals(_runs(state), state.learned.gamma, state.memory)
     populations = (*state.past, state.population)
-    found = assess(populations, state.learned.surrogate, state.prior, state.settings, state.seed)
-    return replace(state, assessment=found)
+    return assess(populations, state.learned.surrogate, rivals, state.prior, state.settings, state.seed)
 
 
 def _certain(state: State) -> bool:

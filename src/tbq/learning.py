@@ -15,6 +15,7 @@ from tbq.population import Population
 from tbq.prior import Prior
 from tbq.settings import Settings
 from tbq.surrogate import Surrogate
+from tbq.types import Array
 
 GAVE_UP = "The outputs are rough: the log-likelihoods were learned instead, which tell more of the evidence."
 _LEAST = 20  # runs before outputs have to defend themselves
@@ -55,13 +56,25 @@ def fit(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[Sur
 
 def fit_values(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[LogNormal, Memory]:
     """A surrogate of the log-likelihoods."""
-    good = [e for e in runs.evaluations if e.status is Status.OK]
-    z = runs.prior.to_working(np.array([e.theta for e in good]))
-    y = np.array([e.log_likelihood for e in good])
-    noise = np.full(len(y), runs.settings.noise_sd**2)
-    surrogate, values = models.fit(z, y, noise, runs.settings.kernel, gamma, memory.values)
+    surrogate, values = models.fit(*_values(runs), runs.settings.kernel, gamma, memory.values)
     surrogate = replace(surrogate, cap=runs.settings.mean_cap, inflation=inflation)
     return surrogate, replace(memory, values=values)
+
+
+def rivals(runs: Runs, gamma: float, memory: Memory) -> list[tuple[Surrogate[Any], float]]:
+    """Other surrogates of the log-likelihoods that the same runs make plausible, with the nats that they are behind."""
+    if runs.likelihood is not None or any(e.status is not Status.OK for e in runs.evaluations):
+        return []
+    found = models.rivals(*_values(runs), gamma, memory.values)
+    return [(replace(surrogate, cap=runs.settings.mean_cap), behind) for surrogate, behind in found]
+
+
+def _values(runs: Runs) -> tuple[Array, Array, Array]:
+    """Points, log-likelihoods and what is taken for their noise."""
+    good = [e for e in runs.evaluations if e.status is Status.OK]
+    y = np.array([e.log_likelihood for e in good])
+    z = runs.prior.to_working(np.array([e.theta for e in good]))
+    return z, y, np.full(len(y), runs.settings.noise_sd**2)
 
 
 def better_without_outputs(runs: Runs, memory: Memory, surrogate: Any, population: Population) -> bool:

@@ -124,3 +124,12 @@ def _surrogate(
     else:
         gp = gps.build(x, values, noise, kernel, model.basis, warm)
     return LogNormal(gp, warp=warp), gp.score + (warp.log_jacobian(y) if warp else 0.0)
+
+
+def rivals(x: Array, y: Array, noise: Array, gamma: float, memory: Memory) -> list[tuple[LogNormal, float]]:
+    """The other models that were not far behind, each with the nats that it is behind the one in use."""
+    if memory.model is None:
+        return []
+    scored = {m: _surrogate(x, y, noise, m, gamma, memory.warm[m]) for m in {memory.model, *memory.contenders}}
+    best = scored.pop(memory.model)[1]
+    return [(surrogate, max(best - score, 0.0)) for surrogate, score in scored.values()]

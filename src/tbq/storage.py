@@ -27,6 +27,7 @@ from tbq.kernels import BY_NAME
 from tbq.likelihood import Experiment, GaussianLikelihood
 from tbq.lognormal import LogNormal, Warp
 from tbq.online import PosteriorPrior
+from tbq.outputs import Component, Outputs
 from tbq.prior import Prior
 from tbq.result import ErrorBudget, Record, Result, Stage, Stop
 from tbq.surrogate import Surrogate
@@ -322,7 +323,24 @@ def _bounded(d: Description, context: Context) -> Bounded:
     return Bounded(_surrogate(d["inner"], context), Region(_gp(d["region"]["gp"]), d["region"]["caution"]))
 
 
+def _describe_outputs(s: Outputs) -> Description:
+    components = [
+        {"gp": _describe_gp(c.gp), "experiment": c.experiment, "logarithm_of": c.logarithm_of} for c in s.components
+    ]
+    return {"components": components, "outside": s.outside, "inflation": s.inflation}
+
+
+def _outputs(d: Description, context: Context) -> Outputs:
+    assert context.likelihood is not None
+    components = tuple(
+        Component(_gp(c["gp"]), c["experiment"], None if c["logarithm_of"] is None else tuple(c["logarithm_of"]))
+        for c in d["components"]
+    )
+    return Outputs(components, d["outside"], context.likelihood, context.prior, d["inflation"])
+
+
 _SURROGATES = {
+    "outputs": Pair(Outputs, _describe_outputs, _outputs),
     "log_normal": Pair(LogNormal, _describe_log_normal, _log_normal),
     "bounded": Pair(Bounded, _describe_bounded, _bounded),
 }
