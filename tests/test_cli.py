@@ -38,6 +38,7 @@ noise = 0.1
 
 [run]
 seed = 3
+surrogate = "log_likelihood"
 population = 256
 max_evaluations = 40
 """
@@ -208,10 +209,15 @@ def wait_for(condition, seconds=30):
         time.sleep(0.05)
 
 
+def listen_to_interrupts():
+    """Where the tests run in the background, interrupts are ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(spring, tmp_path, how):
     run = [TBQ, "run", str(spring(STUCK)), "--out", "stopped"]
-    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts) as process:  # noqa: PLW1509
         wait_for(lambda: (tmp_path / "calls").exists() and len((tmp_path / "calls").read_text()) == 15)
         during = cli("status", tmp_path / "stopped").output
         assert "stopped runs; the last news is" in during

@@ -326,7 +326,8 @@ def test_what_a_process_of_its_own_cannot_return_is_said():
 
 
 INTERRUPTED = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background it is ignored
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 sys.path.insert(0, {tests!r})

@@ -19,6 +19,7 @@ from scipy import stats
 from scipy.sparse.linalg import splu
 
 from tbq.errors import MissingDependencyError
+from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
 from tbq.problems.library import Problem, Reference
 from tbq.types import Array, BoolArray, IntArray
@@ -61,13 +62,8 @@ def battery() -> Problem:
     """
     prior = Prior({name: stats.uniform(low, high - low) for name, (_, low, high) in PARAMETERS.items()})
     title = "cooling of a battery module, finite elements"
-    return Problem("battery", title, prior, log_likelihood, Reference(float(np.log(2.336e-04))))
-
-
-def log_likelihood(theta: Array) -> Array:
-    """Independent Gaussian errors of the four temperatures, normalised."""
-    misfit = (model(theta) - OBSERVED) / NOISE
-    return -0.5 * np.sum(misfit**2, axis=-1) - OBSERVED.size * np.log(NOISE * np.sqrt(2.0 * np.pi))
+    likelihood = GaussianLikelihood(model, OBSERVED, NOISE)
+    return Problem("battery", title, prior, likelihood, Reference(float(np.log(2.336e-04))))
 
 
 def model(theta: Array) -> Array:
