@@ -1,5 +1,8 @@
 """Whole runs that learn outputs, against quadrature; and what happens where outputs cannot be learned."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -198,3 +201,20 @@ def test_an_interrupted_run_goes_on_with_the_outputs_of_its_journal(tmp_path):
     resumed = run(likelihood, population=512, journal=tmp_path)
     assert resumed.n_evaluations == whole.n_evaluations
     assert resumed.log_evidence == pytest.approx(whole.log_evidence, rel=1e-12)
+
+
+def test_a_second_data_set_needs_few_new_runs():
+    example = runpy.run_path(str(Path(__file__).parent.parent / "examples/new_data.py"))
+    first, second = example["main"]()
+    assert sum(e.origin != "earlier" for e in second.evaluations) <= 5
+    assert second.n_evaluations >= first.n_evaluations
+    for result in (first, second):  # amplitude and level in closed form, well inside their ranges; the rate on a grid
+        observed, noise = result.likelihood.observed, example["NOISE"]
+        rates, logs = np.linspace(0.2, 2.0, 2001), []
+        for rate in rates:
+            X = np.column_stack([np.exp(-rate * example["TIMES"]), np.ones(20)])
+            _, misfit, _, _ = np.linalg.lstsq(X, observed, rcond=None)
+            width = np.log(2 * np.pi * noise**2) - 0.5 * np.linalg.slogdet(X.T @ X)[1]
+            logs.append(width - 0.5 * misfit[0] / noise**2 - 10 * np.log(2 * np.pi * noise**2))
+        exact = np.log(np.trapezoid(np.exp(np.array(logs) - max(logs)), rates) / 1.8 / 1.5) + max(logs)
+        assert result.log_evidence == pytest.approx(exact, abs=min(3 * result.log_evidence_sd, 0.05))
