@@ -41,7 +41,6 @@ seed = 3
 surrogate = "log_likelihood"
 population = 256
 max_evaluations = 40
-surrogate = "log_likelihood"
 """
 COUNT = "file = open('calls', 'a'); file.write('.'); file.close(); return theta"
 EXACT = stats.norm.cdf([-1.2, 0.8], 0, 0.1) @ [-1, 1] / 2  # the force is k itself
