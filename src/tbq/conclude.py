@@ -37,6 +37,8 @@ def result(state: State) -> Result:
         stop=state.stop or Stop.UNFINISHED,
         seed=state.seed,
         notes=(state.memory.doubt,) if state.memory.doubt else (),
+        weights=known.weights,
+        surprises=state.surprises,
     )
 
 

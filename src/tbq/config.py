@@ -210,10 +210,11 @@ class Case(Table):
 
     def prior(self) -> Prior:
         marginals = {name: families.marginal(description) for name, description in self.parameters.items()}
+        units = {name: description["unit"] for name, description in self.parameters.items() if "unit" in description}
         with _named("parameters: ", "Prior: "):
-            prior = Prior(marginals)
+            prior = Prior(marginals, units=units)
         with _named("", "Prior: "):
-            return prior if self.correlation is None else Prior(marginals, correlation=self.correlation)
+            return prior if self.correlation is None else Prior(marginals, correlation=self.correlation, units=units)
 
     def simulator(self, work: Path | None = None) -> Simulator:
         """The model as a function of all parameters. Commands run in directories under ``work``."""

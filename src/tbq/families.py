@@ -16,7 +16,7 @@ from tbq.types import Distribution
 def marginal(description: Mapping[str, Any]) -> Distribution:
     """The frozen distribution that, say, ``{"distribution": "normal", "mean": 2, "sd": 0.1}`` describes.
 
-    Any continuous ``scipy.stats`` name is understood too, with scipy's own arguments.
+    Any continuous ``scipy.stats`` name is understood too, with scipy's own arguments. A ``unit`` is for people.
     """
     if "distribution" not in description:
         meant = difflib.get_close_matches("distribution", list(description), n=1)
@@ -25,7 +25,9 @@ def marginal(description: Mapping[str, Any]) -> Distribution:
     if not isinstance(name, str) or name not in (known := [*_READABLE, *_scipy_names()]):
         near = suggestion(name, known) if isinstance(name, str) else ""
         raise ArgumentError(f"distribution {name!r} is not known{near}")
-    numbers = {k: _number(k, v) for k, v in description.items() if k != "distribution"}
+    if not isinstance(unit := description.get("unit", ""), str):
+        raise ArgumentError(f"unit must be text; got {unit!r}")
+    numbers = {k: _number(k, v) for k, v in description.items() if k not in ("distribution", "unit")}
     for keys, build in _READABLE.get(name, []):
         if set(numbers) == set(keys):
             return build(*(numbers[k] for k in keys))

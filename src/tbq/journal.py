@@ -281,13 +281,13 @@ def same_prior(description: Record, prior: Prior) -> bool:
     return bool(np.allclose(density, wanted, rtol=1e-6, atol=1e-6))
 
 
-def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief] = ()) -> Record:
-    """Points that go out and, for those who look on, what is believed by then."""
-    return {"kind": "ask", "proposals": [_proposed(p) for p in proposals], **_belief(history)}
+def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief] = (), seconds: float = 0.0) -> Record:
+    """Points that go out and, for those who look on, what is believed by then and how long we took so far."""
+    return {"kind": "ask", "proposals": [_proposed(p) for p in proposals], "seconds": seconds, **_belief(history)}
 
 
-def end_record(stop: Stop, history: Sequence[Belief]) -> Record:
-    return {"kind": "end", "stop": stop.name, **_belief(history)}
+def end_record(stop: Stop, history: Sequence[Belief], seconds: float = 0.0) -> Record:
+    return {"kind": "end", "stop": stop.name, "seconds": seconds, **_belief(history)}
 
 
 def run_record(evaluation: Evaluation) -> Record:

@@ -28,7 +28,7 @@ class PosteriorPrior(Prior):
         if result.surrogate is None:
             raise TbqError(f"as_prior: there is no posterior. {result.stop.value}")
         first = result.prior
-        super().__init__(first.marginals, correlation=first.correlation, constraint=first.constraint)
+        super().__init__(first.marginals, correlation=first.correlation, constraint=first.constraint, units=first.units)
         self.result = result
         z = first.to_working(result.samples)
         spread = np.maximum(z.std(axis=0), 1e-12)

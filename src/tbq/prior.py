@@ -35,6 +35,8 @@ class Prior:
     constraint
         Predicate on one ``theta``; the prior is renormalised over the region where it holds, and evidences
         refer to that renormalised prior.
+    units
+        Name → unit, for tables and pictures.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Prior:
         *,
         correlation: ArrayLike | None = None,
         constraint: Callable[[Array], bool] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         pairs = list(marginals.items() if isinstance(marginals, Mapping) else marginals)
         _check_names([name for name, _ in pairs])
@@ -52,6 +55,7 @@ class Prior:
         if constraint is not None and not callable(constraint):
             raise ArgumentError(f"Prior: constraint must be a function of theta; got {type(constraint).__name__}")
         self.constraint = constraint
+        self.units = _check_units(units or {}, self.names)
         self.axes = tuple(choose_axis(m) for m in self.marginals.values())
         self.correlation = None if correlation is None else _check_correlation(correlation, self.names)
         self.copula = None if self.correlation is None else _nataf(self.correlation, self.marginals)
@@ -69,6 +73,11 @@ class Prior:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.marginals)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names with their units, for pictures."""
+        return tuple(f"{n} [{self.units[n]}]" if n in self.units else n for n in self.names)
 
     @property
     def dim(self) -> int:
@@ -196,6 +205,13 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
             f"Prior: {name!r} is degenerate: the quantiles of {_describe(marginal)} are "
             f"{np.array2string(quantiles, precision=4)}; its scale must be positive and its shape valid"
         )
+
+
+def _check_units(units: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    for name, unit in units.items():
+        if name not in names or not isinstance(unit, str):
+            raise ArgumentError(f"Prior: units must be text for names among {', '.join(names)}; got {name!r}: {unit!r}")
+    return dict(units)
 
 
 def _check_correlation(correlation: ArrayLike, names: tuple[str, ...]) -> Array:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +13,7 @@ import numpy as np
 
 from tbq import particles
 from tbq.errors import TbqError
-from tbq.evaluation import Evaluation, Status
+from tbq.evaluation import Evaluation
 from tbq.likelihood import GaussianLikelihood
 from tbq.online import PosteriorPrior
 from tbq.prior import Prior, Seed, as_rows
@@ -96,6 +95,9 @@ class Result:
     seed: int | None = None
     likelihood: GaussianLikelihood | None = None  # where it was one
     notes: tuple[str, ...] = ()  # what speaks against the surrogate
+    weights: Array = field(default_factory=lambda: np.empty(0))  # of the points that the evidence was taken over
+    surprises: tuple[float, ...] = ()  # squared z-scores of runs that mattered, predicted before they were made
+    seconds: float = 0.0  # that choosing points and learning took, the simulator's own not counted
 
     @staticmethod
     def empty(prior: Prior, evaluations: tuple[Evaluation, ...], stop: Stop) -> Result:
@@ -228,8 +230,16 @@ class Result:
         storage.save(self, path)
 
     def summary(self) -> str:
-        """A readable account: verdict, evidence with its error in parts, posterior, and runs by outcome."""
-        return "\n".join([*self._verdict(), *self._evidence_lines(), *self._posterior_lines(), *self._run_lines()])
+        """A readable account: verdict, evidence with its error in parts, posterior, stages, runs, and what to doubt."""
+        from tbq import summary
+
+        return summary.text(self)
+
+    def report(self, path: str | Path) -> None:
+        """Write it all, with pictures, to one HTML file that needs nothing else."""
+        from tbq import report
+
+        report.write(self, path)
 
     def __str__(self) -> str:
         return self.summary()
@@ -238,45 +248,3 @@ class Result:
         if self.surrogate is None:
             raise TbqError(f"Result: there is no posterior. {self.stop.value}")
         return self.surrogate
-
-    def _verdict(self) -> list[str]:
-        word = "Converged" if self.converged else "Not converged"
-        return [f"{word} after {self.n_evaluations} evaluations. {self.stop.value}", *self.notes, ""]
-
-    def _evidence_lines(self) -> list[str]:
-        if self.surrogate is None:
-            return []
-        e = self.errors
-        return [
-            f"log evidence   {self.log_evidence:.4f} ± {self.log_evidence_sd:.4f}",
-            f"evidence       {self.evidence:.4e}, coefficient of variation {100 * self.evidence_cov:.1f} %",
-            f"error parts    surrogate {e.surrogate:.4f}, hyperparameters {e.hyperparameters:.4f}, "
-            f"Monte Carlo {e.monte_carlo:.4f}"
-            + (f", check runs {e.check:.4f}" if e.check else "")
-            + (f", failures {e.failures:.4f}" if e.failures else ""),
-            f"surrogate      {self.surrogate.description}",
-            "",
-        ]
-
-    def _posterior_lines(self) -> list[str]:
-        if len(self.samples) == 0:
-            return []
-        width = max(9, *(len(name) for name in self.prior.names))
-        rows = [f"{'parameter':<{width}}  {'mean':>11} {'sd':>11} {'5 %':>11} {'median':>11} {'95 %':>11}"]
-        for name, draws in zip(self.prior.names, self.samples.T, strict=True):
-            numbers = [draws.mean(), draws.std(), *np.quantile(draws, [0.05, 0.5, 0.95])]
-            rows.append(f"{name:<{width}}  " + " ".join(f"{v:>11.4g}" for v in numbers))
-        return [*rows, ""]
-
-    def _run_lines(self) -> list[str]:
-        counts = Counter(e.status for e in self.evaluations)
-        outcome = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s])
-        seconds = sum(e.seconds for e in self.evaluations)
-        lines = [f"evaluations    {outcome or 'none'}; {seconds:.3g} s in the log-likelihood"]
-        if self.errors.failures > 0.01:
-            hidden = -np.expm1(-self.errors.failures)
-            lines.append(
-                f"               failed runs may hide mass: {100 * hidden:.0f} % of the posterior lies next to them"
-            )
-        messages = [e.message for e in self.evaluations if e.message]
-        return lines + ([f"last message   {messages[-1]}"] if messages else [])

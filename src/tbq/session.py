@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -100,6 +102,7 @@ class Session:
         self._journal = None if folder is None else journal.Journal(folder)
         self._again: list[Proposal] = []  # out when the run was interrupted, and not given out since
         self._untold: list[Evaluation] = []  # recorded, and not yet learned from
+        self._seconds = 0.0  # spent on choosing and learning, in this process and before
         contents = self._journal.contents if self._journal else None
         try:
             if self._journal and contents:
@@ -129,10 +132,10 @@ class Session:
                 given, self._again = self._again[:n], self._again[n:]
                 return given
             self._learn()
-            with single_threaded():
+            with self._working():
                 state, proposals = engine.ask(self.state, n)
             if proposals:
-                self._append(journal.ask_record(proposals, self.state.history))
+                self._append(journal.ask_record(proposals, self.state.history, self._seconds))
                 self.state = state
             return proposals
 
@@ -173,7 +176,8 @@ class Session:
     def result(self) -> Result:
         """What is known now: complete when ``done``, and honest about it before. Changes nothing."""
         with self._lock, single_threaded():
-            return conclude.result(engine.tell(self.state, self._untold) if self._untold else self.state)
+            state = engine.tell(self.state, self._untold) if self._untold else self.state
+            return replace(conclude.result(state), seconds=self._seconds)
 
     def close(self) -> None:
         """Let another session open the journal. Needed only where this one goes on living."""
@@ -220,12 +224,20 @@ class Session:
 
     def _note_end(self) -> None:
         if self.state.stop is not None:
-            self._append(journal.end_record(self.state.stop, self.state.history))
+            self._append(journal.end_record(self.state.stop, self.state.history, self._seconds))
 
     def _take_in(self) -> None:
-        with single_threaded():
+        with self._working():
             self.state = engine.tell(self.state, self._untold)
         self._untold = []
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """On one thread, and on our account."""
+        start = time.perf_counter()
+        with single_threaded():
+            yield
+        self._seconds += time.perf_counter() - start
 
     def _append(self, *records: journal.Record) -> None:
         if self._journal is not None:
@@ -240,6 +252,8 @@ class Session:
                 self._untold.append(journal.run_of(record, self._pending("replay", record["id"])))
             elif record["kind"] == "learn":
                 self._take_in()
+            if record["kind"] in ("ask", "end"):
+                self._seconds = float(record.get("seconds", 0.0))
         self._again = list(self.pending)
         if records and records[-1]["kind"] == "learn":
             self._note_end()

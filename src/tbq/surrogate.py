@@ -48,6 +48,9 @@ class Surrogate(Protocol[P]):
     def log_likelihood(self, points: P) -> tuple[Array, Array]:
         """Mean and variance of log L, shapes (n,)."""
 
+    def left_out(self) -> tuple[Array, Array]:
+        """Mean and variance of log L at each run that gave a number, as predicted from all others, in their order."""
+
     def log_mean(self, points: P, gamma: float) -> Array:
         """log E[L^γ], shape (n,)."""
 

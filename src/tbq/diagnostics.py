@@ -1,0 +1,312 @@
+"""Is it trustworthy? Findings about a result, each with a threshold, a plain sentence and what to do about it.
+
+No finding proves a result right: a mode that no run came near leaves no trace (:func:`unseen` says how large it may be).
+What these can do is to notice that a surrogate contradicts its runs, is unsure where the posterior is, or cannot exclude
+that there is more of it elsewhere. How often they do: docs/trust.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tbq import evidence
+from tbq.evaluation import Status
+from tbq.result import Result
+from tbq.surrogate import WILD
+from tbq.types import Array, BoolArray
+
+_MORE_RUNS = "Give more runs (max_evaluations)"
+
+_GRAVE = {"convergence", "evidence", "successful runs"}  # names without which the others hardly matter
+_RELEVANT_DEPTH = 10.0  # nats below the best run within which a run says something about the posterior
+_FLOOR = 0.02  # nats: no one is surprised by less
+_RULE_OF_THREE = 3.0
+_LAST = 10  # runs
+_FEWEST = 5  # runs or weights from which nothing can be said
+_UNSURE = 0.5  # nats of standard deviation
+_EDGE = 0.02  # share of the prior that counts as its edge
+_OUTERMOST = 1e-6  # quantile
+_PRIOR_POINTS = 2**12
+_BEYOND = 2.0  # standard deviations by which the likelihood may well exceed its mean
+_ALTERNATIVES = 8
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    value: float
+    threshold: float
+    ok: bool
+    sentence: str  # what was seen
+    advice: str  # what to do about it where it is not ok
+
+
+def findings(result: Result) -> tuple[Finding, ...]:
+    """All that can be said of a result. What it does not hold, or its surrogate does not offer, is left out."""
+    if result.surrogate is None:
+        advice = "Look at the messages of the failed runs; tbq check runs the model once and explains what it saw."
+        return (_at_least("successful runs", float(_count_ok(result)), 3.0, result.stop.value, advice),)
+    return tuple(finding for check in _CHECKS for finding in check(result))
+
+
+def verdict(found: Iterable[Finding]) -> str:
+    """All findings in one sentence."""
+    found = list(found)
+    against = [f.name for f in found if not f.ok]
+    if not against:
+        return f"Nothing speaks against this result: all {len(found)} checks are passed."
+    beginning = "Do not rely on this yet" if _GRAVE & set(against) else "Look twice"
+    return f"{beginning}: {len(against)} of {len(found)} checks speak against it ({', '.join(against)})."
+
+
+def unseen(result: Result) -> str:
+    """What no finding can tell: how large a mode must be for the first runs, spread over the prior, to have met it.
+
+    A mode that takes up the share p of the prior is missed by n draws of it with probability (1 − p)ⁿ: 5 % at 3/n.
+    """
+    n = sum(e.origin == "initial" and not e.status.is_failure for e in result.evaluations)
+    if n <= _RULE_OF_THREE:
+        return "No check can exclude modes that no run came near, and there were hardly any runs over the whole prior."
+    share = _percent(_RULE_OF_THREE / n)
+    return (
+        f"No check can exclude modes that no run came near, such as one that takes up less than {share} of the prior."
+    )
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Log-likelihoods of the successful runs and what all the others say of each."""
+
+    found: Array
+    expected: Array
+    sd: Array
+
+    @property
+    def relevant(self) -> BoolArray:
+        """Runs that were, or were expected to be, near enough to the best one to matter."""
+        return np.maximum(self.found, self.expected) > self.found.max() - _RELEVANT_DEPTH
+
+    @property
+    def scores(self) -> Array:
+        """By how many standard deviations each run was off."""
+        return (self.found - self.expected) / np.hypot(self.sd, _FLOOR)
+
+
+def left_out(result: Result) -> LeftOut | None:
+    """Each successful run against its prediction from all others; None where the surrogate does not offer it."""
+    predict = getattr(result.surrogate, "left_out", None)
+    if predict is None:
+        return None
+    found = np.array([e.log_likelihood for e in result.evaluations if e.status is Status.OK])
+    mean, variance = predict()
+    n = len(found)  # behind them are points where runs failed, at which the surrogate believes itself
+    return LeftOut(found, mean[:n], np.sqrt(variance[:n])) if len(mean) >= n else None
+
+
+# --- the run ------------------------------------------------------------------------------------------------
+
+
+def convergence(result: Result) -> list[Finding]:
+    """Did the run end because it knew enough?"""
+    return [_at_least("convergence", float(result.converged), 1.0, result.stop.value, f"{_MORE_RUNS}, or resume it.")]
+
+
+def evidence_error(result: Result) -> list[Finding]:
+    """Is the evidence known well enough to compare models by it?"""
+    sd = result.log_evidence_sd
+    sentence = f"The log evidence is known to ±{sd:.2g}, the evidence within a factor of {np.exp(min(sd, 99.0)):.3g}."
+    return [_at_most("evidence", sd, 0.3, sentence, f"{_MORE_RUNS}, or a smaller tolerance.")]
+
+
+def failures(result: Result) -> list[Finding]:
+    """May failed runs hide a part of the posterior?"""
+    if not any(e.status.is_failure for e in result.evaluations):
+        return []
+    share = -float(np.expm1(-result.errors.failures))
+    sentence = f"{_percent(share)} of the posterior lies next to runs that failed."
+    advice = "Find out why they fail; where they must, say so with a constraint of the prior, or return −inf there."
+    return [_at_most("failed runs", share, 0.05, sentence, advice)]
+
+
+# --- the surrogate ------------------------------------------------------------------------------------------
+
+
+def leave_one_out(result: Result) -> list[Finding]:
+    """Are runs that matter where all the other runs say?"""
+    runs = left_out(result)
+    if runs is None or runs.relevant.sum() < _FEWEST:
+        return []
+    rms = _rms(runs.scores[runs.relevant])
+    sentence = (
+        f"Left out one at a time, the {runs.relevant.sum()} runs that matter lie {rms:.1f} standard deviations "
+        "from what the others say of them."
+    )
+    advice = f"{_MORE_RUNS}; if it stays, the log-likelihood is noisy, has jumps or is rougher than the kernel."
+    return [_at_most("leave-one-out", rms, 2.0, sentence, advice)]
+
+
+def surprise(result: Result) -> list[Finding]:
+    """Were the last runs what they were expected to be before they were made?"""
+    last = np.sqrt(result.surprises[-_LAST:])
+    if len(last) < _FEWEST:
+        return []
+    rms = _rms(last)
+    sentence = f"The last {len(last)} runs that matter came {rms:.1f} standard deviations from their predictions."
+    return [_at_most("surprise", rms, 3.0, sentence, f"{_MORE_RUNS}: the surrogate is still learning something new.")]
+
+
+def unsure_mass(result: Result) -> list[Finding]:
+    """How much of the posterior lies where the surrogate does not know the likelihood?"""
+    surrogate = result.surrogate
+    assert surrogate is not None
+    spread = surrogate.log_ratio_diagonal(surrogate.at(result.prior.to_working(result.samples)), 1.0)
+    share = float(np.mean(spread > _UNSURE**2))
+    sentence = f"In {_percent(share)} of the posterior the log-likelihood is known to no better than ±{_UNSURE:g}."
+    return [_at_most("unsure mass", share, 0.4, sentence, f"{_MORE_RUNS}; if that does not help, reduce its noise.")]
+
+
+def hidden_mass(result: Result) -> list[Finding]:
+    """Could there be more of the posterior where nobody looked?"""
+    surrogate, prior = result.surrogate, result.prior
+    assert surrogate is not None
+    points = surrogate.at(prior.to_working(prior.sample(_PRIOR_POINTS, 0, "sobol")))
+    log_mean = surrogate.log_mean(points, 1.0) - result.log_evidence
+    beyond = _BEYOND * np.minimum(np.sqrt(surrogate.log_ratio_diagonal(points, 1.0)), WILD)
+    possible = float(np.mean(np.exp(np.minimum(log_mean, 50.0)) * np.expm1(beyond)))
+    sentence = (
+        f"Were the likelihood {_BEYOND:g} standard deviations higher everywhere, the evidence would be "
+        f"{1.0 + possible:.3g} times as large."
+    )
+    advice = f"{_MORE_RUNS}, or a larger n_initial: parts of the prior have hardly been looked at."
+    return [_at_most("hidden mass", 1.0 + possible, 3.0, sentence, advice)]
+
+
+def other_surrogates(result: Result) -> list[Finding]:
+    """Would a surrogate with other hyperparameters, as plausible, put the posterior elsewhere?"""
+    surrogate, draws = result.surrogate, result.samples
+    assert surrogate is not None
+    z = result.prior.to_working(draws)
+    here = surrogate.log_mean(surrogate.at(z), 1.0)
+    shifts = []
+    for other in surrogate.alternatives(_ALTERNATIVES, np.random.default_rng(0)):
+        _, weights = evidence.normalise(other.log_mean(other.at(z), 1.0) - here)
+        shifts.append(np.max(np.abs(weights @ draws - draws.mean(axis=0)) / draws.std(axis=0)))
+    if not shifts:
+        return []
+    largest = float(np.max(shifts))
+    sentence = f"Surrogates with other hyperparameters move the posterior means by up to {largest:.2g} of their sd."
+    return [
+        _at_most("other surrogates", largest, 0.5, sentence, f"{_MORE_RUNS}: too few to tell the surrogates apart.")
+    ]
+
+
+# --- sampling -----------------------------------------------------------------------------------------------
+
+
+def quadrature(result: Result) -> list[Finding]:
+    """Do enough points carry the evidence?"""
+    if len(result.weights) < _FEWEST:
+        return []
+    size, k = evidence.effective_sample_size(result.weights), tail_index(result.weights)
+    advice = "Use a larger population; if it stays, the posterior has a part that no population has reached."
+    return [
+        _at_least("quadrature", size, 400.0, f"The evidence rests on {size:.0f} effective points.", advice),
+        _at_most("quadrature's tail", k, 0.7, f"The tail of their weights has index k = {k:.2f}.", advice),
+    ]
+
+
+def stages(result: Result) -> list[Finding]:
+    """Did every stage's population move, stay diverse and lead to the next?"""
+    advice = "Use a larger population or chain_length; a smaller temper_cov makes gentler stages."
+
+    def worst(name: str, values: list[float], threshold: float, words: Callable[[float], str]) -> Finding:
+        i = int(np.argmin(values))
+        return _at_least(name, values[i], threshold, f"In stage {i + 1}, the worst, {words(values[i])}.", advice)
+
+    of = result.stages
+    return [
+        worst("weights", [s.effective_sample_size for s in of], 100.0, lambda v: f"{v:.0f} effective points led on"),
+        worst("acceptance", [s.acceptance for s in of], 0.1, lambda v: f"{_percent(v)} of the moves were accepted"),
+        worst("diversity", [s.unique for s in of], 0.8, lambda v: f"{_percent(v)} of the points moved"),
+    ]
+
+
+def tail_index(weights: Array) -> float:
+    """k̂ of a generalised Pareto distribution fitted to the largest weights (Zhang and Stephens 2009, as in PSIS).
+
+    Below 0.5 their variance is finite; above 0.7 the sum they make is not to be believed. Equal weights have no tail.
+    """
+    ordered = np.sort(weights)
+    n = int(min(0.2 * len(ordered), 3.0 * np.sqrt(len(ordered))))
+    tail = ordered[-n:] - ordered[-n - 1] if n else ordered
+    tail = tail[tail > 1e-12 * ordered[-1]]
+    if len(tail) < _FEWEST:
+        return 0.0
+    m = 30 + int(np.sqrt(len(tail)))
+    quarter = tail[int(len(tail) / 4 + 0.5) - 1]
+    b = 1.0 / tail[-1] + (1.0 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3.0 * quarter)
+    k = np.mean(np.log1p(-b[:, None] * tail), axis=1)
+    _, share = evidence.normalise(len(tail) * (np.log(-b / k) - k - 1.0))
+    estimate = float(np.mean(np.log1p(-(share @ b) * tail)))
+    return (len(tail) * estimate + 5.0) / (len(tail) + 10.0)  # ten observations' worth of prior at one half
+
+
+# --- the prior ----------------------------------------------------------------------------------------------
+
+
+def bounds(result: Result) -> list[Finding]:
+    """Does the posterior lean against an end of the prior? Ends where the prior itself fades out do not count."""
+    shares = []
+    for name, draws in zip(result.prior.names, result.samples.T, strict=True):
+        marginal = result.prior.marginals[name]
+        centre = marginal.pdf(marginal.median())
+        for side, end, beyond in (("lower", 0.0, marginal.cdf), ("upper", 1.0, marginal.sf)):
+            density = marginal.pdf(marginal.ppf(abs(end - _OUTERMOST)))
+            if density > _EDGE * centre:
+                shares.append((float(np.mean(beyond(draws) < _EDGE)), side, name))
+    if not shares:
+        return []
+    share, side, name = max(shares)
+    sentence = f"At most {_percent(share)} of the posterior lies at an end of the prior, the {side} one of {name}."
+    advice = f"Widen the prior of {name} if values beyond are possible; otherwise doubt the model or the data."
+    return [_at_most("prior's ends", share, 0.2, sentence, advice)]
+
+
+_CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
+    convergence,
+    evidence_error,
+    leave_one_out,
+    surprise,
+    unsure_mass,
+    hidden_mass,
+    other_surrogates,
+    quadrature,
+    stages,
+    bounds,
+    failures,
+)
+
+
+def _count_ok(result: Result) -> int:
+    return sum(e.status is Status.OK for e in result.evaluations)
+
+
+def _at_most(name: str, value: float, threshold: float, sentence: str, advice: str) -> Finding:
+    return Finding(name, value, threshold, bool(value <= threshold), sentence, advice)
+
+
+def _at_least(name: str, value: float, threshold: float, sentence: str, advice: str) -> Finding:
+    return Finding(name, value, threshold, bool(value >= threshold), sentence, advice)
+
+
+def _rms(x: Array) -> float:
+    return float(np.sqrt(np.mean(x**2)))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
