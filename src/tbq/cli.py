@@ -103,6 +103,26 @@ def show_status(
                     live.update(Text("\n".join(account)), refresh=True)
 
 
+@app.command("report")
+def make_report(
+    folder: Folder,
+    out: Annotated[
+        Path | None, typer.Option(help="The file; report.html in the folder when not given.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on writing it until the run ends.")] = False,
+) -> None:
+    """Write what a run found, or knows so far, to one HTML file."""
+    from tbq import report
+
+    path = out or folder / report.FILE
+    with _spoken(folder):
+        for page, goes_on in report.of_folder(folder):
+            report.replace(path, page)
+            typer.echo(f"{path}{' so far; the run goes on' if goes_on else ''}")
+            if not watch:
+                break
+
+
 def _infer(case: config.Case, folder: Path) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
     from tbq import journal

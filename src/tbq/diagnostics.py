@@ -1,8 +1,8 @@
 """Is it trustworthy? Findings about a result, each with a threshold, a plain sentence and what to do about it.
 
-No finding proves a result right: a mode that no run came near leaves no trace (:func:`unseen` says how large it may be).
-What these can do is to notice that a surrogate contradicts its runs, is unsure where the posterior is, or cannot exclude
-that there is more of it elsewhere. How often they do: docs/trust.md.
+No finding proves a result right: a mode that no run came near leaves no trace, and :func:`unseen` says how large it may
+be. What these can do is to notice that a surrogate contradicts its runs, is unsure where the posterior is, or cannot
+exclude that there is more of it elsewhere. How often they do: docs/trust.md.
 """
 
 from __future__ import annotations
@@ -216,7 +216,13 @@ def quadrature(result: Result) -> list[Finding]:
     advice = "Use a larger population; if it stays, the posterior has a part that no population has reached."
     return [
         _at_least("quadrature", size, 400.0, f"The evidence rests on {size:.0f} effective points.", advice),
-        _at_most("quadrature's tail", k, 0.7, f"The tail of their weights has index k = {k:.2f}.", advice),
+        _at_most(
+            "quadrature's tail",
+            k,
+            0.7,
+            f"The tail of their weights, which should be light, has index k = {k:.2f}.",
+            advice,
+        ),
     ]
 
 

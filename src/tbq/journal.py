@@ -15,7 +15,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ Record = Mapping[str, Any]
 _CHECK = ',"crc":"%08x"}'  # ends every line; the checksum goes on from that of the line before
 _CHECK_LENGTH = len(_CHECK % 0)
 _PATIENCE = 20  # tries to get the lock
+_WORDS = ("inf", "-inf", "nan")
 _PRIOR_POINTS = 16  # where the prior's density is compared on resume
 
 
@@ -324,6 +325,13 @@ def evaluation_record(evaluation: Evaluation) -> Record:
 
 def evaluation_of(record: Record) -> Evaluation:
     return run_of(record, _proposal(record))
+
+
+def settings_of(header: Record) -> Settings:
+    """The settings of the run. A function that was one of them is its name."""
+    known = {f.name for f in fields(Settings)}
+    settings: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in header["settings"].items() if k in known}
+    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"])})
 
 
 def known_of(header: Record) -> list[Evaluation]:

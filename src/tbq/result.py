@@ -231,15 +231,15 @@ class Result:
 
     def summary(self) -> str:
         """A readable account: verdict, evidence with its error in parts, posterior, stages, runs, and what to doubt."""
-        from tbq import summary
+        from tbq.summary import text
 
-        return summary.text(self)
+        return text(self)
 
     def report(self, path: str | Path) -> None:
         """Write it all, with pictures, to one HTML file that needs nothing else."""
-        from tbq import report
+        from tbq.report import write
 
-        report.write(self, path)
+        write(self, path)
 
     def __str__(self) -> str:
         return self.summary()

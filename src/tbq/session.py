@@ -85,6 +85,15 @@ class Session:
         session._begin(prior, settings, seed, journal, warm_start, likelihood)
         return session
 
+    @classmethod
+    def view(cls, prior: Prior, contents: journal.Contents, likelihood: Any = None) -> Self:
+        """The state that a journal tells of, without being its writer; ``replay`` takes in what it tells later."""
+        header, settings = contents.header, journal.settings_of(contents.header)
+        session = cls.of(prior, settings, seed=header["seed"], likelihood=likelihood)
+        session.state = _start(prior, settings, header["seed"], journal.known_of(header), likelihood)
+        session.replay(contents.records)
+        return session
+
     def _begin(
         self,
         prior: Prior,
@@ -110,7 +119,7 @@ class Session:
                 self.state = _start(
                     prior, settings, contents.header["seed"], journal.known_of(contents.header), likelihood
                 )
-                self._replay(contents.records)
+                self.replay(contents.records)
             else:
                 seed = fresh_seed() if seed is None else int(seed)
                 known = [] if warm_start is None else earlier(warm_start, prior, likelihood)
@@ -243,8 +252,8 @@ class Session:
         if self._journal is not None:
             self._journal.append(*records)
 
-    def _replay(self, records: Sequence[journal.Record]) -> None:
-        """Proposals are taken from the journal, not chosen again: only learning costs time."""
+    def replay(self, records: Sequence[journal.Record]) -> None:
+        """Take in records of a journal. Proposals are not chosen again: only learning costs time."""
         for record in records:
             if record["kind"] == "ask":
                 self.state = engine.remember(self.state, journal.proposals_of(record))

@@ -114,6 +114,23 @@ def opening(result: Result) -> str:
     return f"{word} after {result.n_evaluations} evaluations. {result.stop.value}"
 
 
+def stage_rows(result: Result) -> list[list[str]]:
+    """Number, γ, runs, log-ratio of evidences and its sd, effective points, moves accepted, points that moved."""
+    return [
+        [
+            f"{i}",
+            f"{s.gamma:.4g}",
+            f"{s.evaluations}",
+            f"{s.log_ratio:.4g}",
+            f"{s.log_ratio_sd:.2g}",
+            f"{s.effective_sample_size:.0f}",
+            f"{100 * s.acceptance:.0f} %",
+            f"{100 * s.unique:.0f} %",
+        ]
+        for i, s in enumerate(result.stages, 1)
+    ]
+
+
 # --- plain text ---------------------------------------------------------------------------------------------
 
 
@@ -151,17 +168,8 @@ def _marginals(result: Result) -> list[str]:
 def _stages(result: Result) -> list[str]:
     heads = ("γ", "runs", "log ratio", "sd", "effective", "accepted", "moved")
     lines = ["stage     " + " ".join(f"{h:>{_COLUMN}}" for h in heads)]
-    for i, s in enumerate(result.stages, 1):
-        cells = (
-            f"{s.gamma:.4g}",
-            f"{s.evaluations}",
-            f"{s.log_ratio:.4g}",
-            f"{s.log_ratio_sd:.2g}",
-            f"{s.effective_sample_size:.0f}",
-            f"{100 * s.acceptance:.0f} %",
-            f"{100 * s.unique:.0f} %",
-        )
-        lines.append(f"{i:<9} " + " ".join(f"{c:>{_COLUMN}}" for c in cells))
+    for number, *cells in stage_rows(result):
+        lines.append(f"{number:<9} " + " ".join(f"{c:>{_COLUMN}}" for c in cells))
     return lines
 
 

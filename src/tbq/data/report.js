@@ -1,0 +1,97 @@
+// The explorer of runs: two chosen quantities against each other; a run that is pointed at tells its story.
+(function () {
+  "use strict";
+  const data = JSON.parse(document.getElementById("runs").textContent);
+  const svg = document.getElementById("explorer"), told = document.getElementById("told");
+  const choose = { x: document.getElementById("x"), y: document.getElementById("y") };
+  const NS = "http://www.w3.org/2000/svg";
+  const LEFT = 70, RIGHT = 15, TOP = 15, BOTTOM = 45;
+  const COLOURS = { initial: "#999999", ok: "#0072B2", infeasible: "#E69F00", bad: "#D55E00" };
+
+  function element(name, attributes, text) {
+    const made = document.createElementNS(NS, name);
+    for (const key in attributes) made.setAttribute(key, attributes[key]);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+  function show(value) {
+    return value === null ? "none" : Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3)
+      ? value.toExponential(3) : String(Number(value.toPrecision(4)));
+  }
+  function scale(values, from, to) {
+    const known = values.filter((v) => v !== null);
+    let low = Math.min(...known), high = Math.max(...known);
+    if (!known.length) { low = 0; high = 1; }
+    if (low === high) { low -= 0.5; high += 0.5; }
+    const pad = 0.04 * (high - low);
+    low -= pad; high += pad;
+    const at = (v) => from + (to - from) * (v - low) / (high - low);
+    const step = Math.pow(10, Math.floor(Math.log10((high - low) / 4)));
+    const wide = [1, 2, 5, 10].map((k) => k * step).find((s) => (high - low) / s <= 6) || 10 * step;
+    const ticks = [];
+    for (let k = Math.ceil(low / wide); k * wide <= high; k++) ticks.push(k * wide);
+    return { at, ticks };
+  }
+  function tell(run, dot) {
+    svg.querySelectorAll(".chosen").forEach((d) => d.classList.remove("chosen"));
+    dot.classList.add("chosen");
+    const numbers = data.columns.map((c, i) => c + " = " + show(run.values[i])).join(", ");
+    told.textContent = "Run " + run.id + ": " + run.status + ", chosen by " + run.origin + "; " + numbers +
+      (run.message ? ". " + run.message : "");
+  }
+  function mark(run, x, y) {
+    const colour = run.status === "ok" ? (run.origin === "initial" ? COLOURS.initial : COLOURS.ok)
+      : run.status === "infeasible" ? COLOURS.infeasible : COLOURS.bad;
+    const shape = run.status === "ok"
+      ? element("circle", { cx: x, cy: y, r: 6 })
+      : element("rect", { x: x - 5.5, y: y - 5.5, width: 11, height: 11, transform: "rotate(45 " + x + " " + y + ")" });
+    shape.setAttribute("fill", colour);
+    shape.setAttribute("class", "run");
+    shape.setAttribute("tabindex", "0");
+    shape.setAttribute("role", "button");
+    shape.setAttribute("aria-label", "run " + run.id);
+    for (const event of ["mouseenter", "focus", "click"]) shape.addEventListener(event, () => tell(run, shape));
+    return shape;
+  }
+  function draw() {
+    const WIDTH = Math.max(svg.clientWidth, 280), HEIGHT = Math.min(420, 0.85 * WIDTH); // as many pixels as there are
+    svg.setAttribute("viewBox", "0 0 " + WIDTH + " " + HEIGHT);
+    const i = Number(choose.x.value), j = Number(choose.y.value);
+    const draws = data.draws.filter(() => i > 0 && j > 0 && i <= data.parameters && j <= data.parameters);
+    const x = scale(data.runs.map((r) => r.values[i]).concat(draws.map((d) => d[i - 1])), LEFT, WIDTH - RIGHT);
+    const y = scale(data.runs.map((r) => r.values[j]).concat(draws.map((d) => d[j - 1])), HEIGHT - BOTTOM, TOP);
+    svg.replaceChildren();
+    for (const tick of x.ticks) {
+      svg.append(element("line", { x1: x.at(tick), x2: x.at(tick), y1: TOP, y2: HEIGHT - BOTTOM, stroke: "#eceff3" }));
+      svg.append(element("text", { x: x.at(tick), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, show(tick)));
+    }
+    for (const tick of y.ticks) {
+      svg.append(element("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y.at(tick), y2: y.at(tick), stroke: "#eceff3" }));
+      svg.append(element("text", { x: LEFT - 8, y: y.at(tick) + 4, "text-anchor": "end" }, show(tick)));
+    }
+    const middle = (LEFT + WIDTH - RIGHT) / 2;
+    svg.append(element("text", { x: middle, y: HEIGHT - 6, "text-anchor": "middle" }, data.columns[i]));
+    svg.append(element("text", { x: -(HEIGHT - BOTTOM) / 2, y: 14, "text-anchor": "middle", transform: "rotate(-90)" },
+      data.columns[j]));
+    for (const d of draws) {
+      svg.append(element("circle", { cx: x.at(d[i - 1]), cy: y.at(d[j - 1]), r: 2, fill: "#56B4E9", opacity: 0.5 }));
+    }
+    for (const run of data.runs) {
+      if (run.values[i] !== null && run.values[j] !== null) {
+        svg.append(mark(run, x.at(run.values[i]), y.at(run.values[j])));
+      }
+    }
+  }
+  for (const key of ["x", "y"]) {
+    data.columns.forEach((name, i) => choose[key].add(new Option(name, String(i))));
+    choose[key].addEventListener("change", draw);
+  }
+  const remembered = (location.hash.match(/^#(\d+),(\d+)$/) || []).slice(1);
+  choose.x.value = remembered[0] || "0";
+  choose.y.value = remembered[1] || String(data.parameters + 1);
+  const remember = () => history.replaceState(null, "", "#" + choose.x.value + "," + choose.y.value);
+  choose.x.addEventListener("change", remember);
+  choose.y.addEventListener("change", remember);
+  window.addEventListener("resize", draw);
+  draw();
+})();
