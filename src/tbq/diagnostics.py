@@ -1,8 +1,8 @@
 """Is it trustworthy? Findings about a result, each with a threshold, a plain sentence and what to do about it.
 
 No finding proves a result right: a mode that no run came near leaves no trace, and :func:`unseen` says how large it may
-be. What these can do is to notice that a surrogate contradicts its runs, is unsure where the posterior is, or cannot
-exclude that there is more of it elsewhere. How often they do: docs/trust.md.
+be. What these can do is to notice that a surrogate contradicts its runs, is unsure where the posterior is, or was
+never shown a part of the prior. How often they do: docs/trust.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 from tbq import evidence
 from tbq.evaluation import Status
 from tbq.result import Result
-from tbq.surrogate import WILD
 from tbq.types import Array, BoolArray
 
 _MORE_RUNS = "Give more runs (max_evaluations)"
@@ -30,7 +29,6 @@ _UNSURE = 0.5  # nats of standard deviation
 _EDGE = 0.02  # share of the prior that counts as its edge
 _OUTERMOST = 1e-6  # quantile
 _PRIOR_POINTS = 2**12
-_BEYOND = 2.0  # standard deviations by which the likelihood may well exceed its mean
 _ALTERNATIVES = 8
 
 
@@ -170,22 +168,6 @@ def unsure_mass(result: Result) -> list[Finding]:
     return [_at_most("unsure mass", share, 0.4, sentence, f"{_MORE_RUNS}; if that does not help, reduce its noise.")]
 
 
-def hidden_mass(result: Result) -> list[Finding]:
-    """Could there be more of the posterior where nobody looked?"""
-    surrogate, prior = result.surrogate, result.prior
-    assert surrogate is not None
-    points = surrogate.at(prior.to_working(prior.sample(_PRIOR_POINTS, 0, "sobol")))
-    log_mean = surrogate.log_mean(points, 1.0) - result.log_evidence
-    beyond = _BEYOND * np.minimum(np.sqrt(surrogate.log_ratio_diagonal(points, 1.0)), WILD)
-    possible = float(np.mean(np.exp(np.minimum(log_mean, 50.0)) * np.expm1(beyond)))
-    sentence = (
-        f"Were the likelihood {_BEYOND:g} standard deviations higher everywhere, the evidence would be "
-        f"{1.0 + possible:.3g} times as large."
-    )
-    advice = f"{_MORE_RUNS}, or a larger n_initial: parts of the prior have hardly been looked at."
-    return [_at_most("hidden mass", 1.0 + possible, 3.0, sentence, advice)]
-
-
 def other_surrogates(result: Result) -> list[Finding]:
     """Would a surrogate with other hyperparameters, as plausible, put the posterior elsewhere?"""
     surrogate, draws = result.surrogate, result.samples
@@ -283,17 +265,31 @@ def bounds(result: Result) -> list[Finding]:
     return [_at_most("prior's ends", share, 0.2, sentence, advice)]
 
 
+def coverage(result: Result) -> list[Finding]:
+    """Is there a part of the prior where nobody looked? A surrogate may be sure of what it has never seen."""
+    runs = np.array([e.theta for e in result.evaluations if not e.status.is_failure])
+    draws = np.sort(result.prior.sample(_PRIOR_POINTS, 0, "sobol"), axis=0)
+    gaps = []
+    for name, values, ordered in zip(result.prior.names, runs.T, draws.T, strict=True):
+        levels = np.searchsorted(ordered, np.sort(values)) / len(ordered)
+        gaps.append((float(np.max(np.diff(levels, prepend=0.0, append=1.0))), name))
+    gap, name = max(gaps)
+    sentence = f"No parameter has more than {_percent(gap)} of its prior in one piece without any run; {name} has that."
+    advice = f"Begin with more runs over the whole prior (n_initial), or narrow the prior of {name}."
+    return [_at_most("coverage", gap, 0.25, sentence, advice)]
+
+
 _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
     convergence,
     evidence_error,
     leave_one_out,
     surprise,
     unsure_mass,
-    hidden_mass,
     other_surrogates,
     quadrature,
     stages,
     bounds,
+    coverage,
     failures,
 )
 
