@@ -102,7 +102,7 @@ def test_predicted_shows_the_runs_that_matter(result, axes):
 def test_the_acquisition_surface_of_puq_is_the_numerical_error_of_the_density(result, axes):
     plots.acquisition(result, axes, "puq")
     values = np.asarray(axes.collections[0].get_array()).ravel()
-    x, y = (np.linspace(*limits, 101) for limits in (axes.get_xlim(), axes.get_ylim()))
+    x, y = (np.linspace(*limits, 81) for limits in (axes.get_xlim(), axes.get_ylim()))
     theta = np.column_stack([a.ravel() for a in np.meshgrid(x, y)])
     exact = np.log(result.density_sd(theta))
     shown = values > -7.9

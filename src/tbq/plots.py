@@ -22,6 +22,7 @@ Figure = Any
 
 _GRID = 201
 _MOST = 6  # parameters in a picture of pairs
+_MOST_NUMBERS = 8  # on the bars of the stages
 _FLOOR = -8.0  # nats below its maximum where the picture of an acquisition function ends
 _BLUE, _SKY, _ORANGE, _VERMILION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999"  # Okabe and Ito's
 
@@ -106,9 +107,14 @@ def stage_weights(result: Result, axes: Axes) -> Axes:
     stage = np.arange(1, len(result.stages) + 1)
     sizes = [s.effective_sample_size for s in result.stages]
     axes.bar(stage, sizes, color=_SKY)
-    for x, size, s in zip(stage, sizes, result.stages, strict=True):
-        axes.annotate(f"{100 * s.acceptance:.0f} %", (x, size), ha="center", va="bottom", fontsize=8)
-    axes.set(xlabel="stage", ylabel="effective sample size", title="weights (and moves accepted)")
+    if len(stage) <= _MOST_NUMBERS:
+        for x, size, s in zip(stage, sizes, result.stages, strict=True):
+            axes.annotate(f"{100 * s.acceptance:.0f} %", (x, size), ha="center", va="bottom", fontsize=8)
+    axes.set(
+        xlabel="stage",
+        ylabel="effective sample size",
+        title="weights" + " (and moves accepted)" * (len(stage) <= _MOST_NUMBERS),
+    )
     axes.margins(y=0.15)
     axes.xaxis.get_major_locator().set_params(integer=True)
     return axes
@@ -139,7 +145,7 @@ def acquisition(result: Result, axes: Axes, name: str = "peur") -> Axes:
     """What a further run would be worth over two parameters, as logarithm relative to the best place for it."""
     if name not in ACQUISITIONS:
         raise ArgumentError(f"name must be one of {', '.join(ACQUISITIONS)}; got {name!r}")
-    grid, x, y = _grid(result, 101)
+    grid, x, y = _grid(result, 81)
     surrogate, prior = _learned(result), result.prior
     z = prior.to_working(result.samples[:: max(len(result.samples) // 300, 1)])
     weights = np.full(len(z), 1.0 / len(z))

@@ -257,7 +257,8 @@ def explorer(
         '<label>up <select id="y"></select></label>'
         '<svg id="explorer" role="group" aria-label="runs"></svg>'
         '<p class="told" id="told">Point at a run, or tap it. Grey: initial runs; blue: chosen ones; '
-        "diamonds: infeasible (orange) or failed; light dots: posterior draws.</p></div>",
+        "diamonds: infeasible (orange) or failed; light dots: posterior draws. Log-likelihoods far below the others "
+        "are drawn at the edge.</p></div>",
         f'<script type="application/json" id="runs">{text}</script>',
     )
 

@@ -16,7 +16,17 @@
   }
   function show(value) {
     return value === null ? "none" : Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3)
-      ? value.toExponential(3) : String(Number(value.toPrecision(4)));
+      ? Number(value.toPrecision(4)).toExponential().replace("e+", "e") : String(Number(value.toPrecision(4)));
+  }
+  function deepest(values) { // of log-likelihoods that are worth telling apart: a few lie far below all others
+    const sorted = values.filter((v) => v !== null).sort((a, b) => b - a);
+    return sorted[0] - 4 * (sorted[0] - sorted[Math.floor(sorted.length / 2)]);
+  }
+  function column(i) {
+    const values = data.runs.map((r) => r.values[i]);
+    if (i !== data.parameters + 1) return values;
+    const low = deepest(values);
+    return values.map((v) => v === null ? null : Math.max(v, low));
   }
   function scale(values, from, to) {
     const known = values.filter((v) => v !== null);
@@ -58,8 +68,9 @@
     svg.setAttribute("viewBox", "0 0 " + WIDTH + " " + HEIGHT);
     const i = Number(choose.x.value), j = Number(choose.y.value);
     const draws = data.draws.filter(() => i > 0 && j > 0 && i <= data.parameters && j <= data.parameters);
-    const x = scale(data.runs.map((r) => r.values[i]).concat(draws.map((d) => d[i - 1])), LEFT, WIDTH - RIGHT);
-    const y = scale(data.runs.map((r) => r.values[j]).concat(draws.map((d) => d[j - 1])), HEIGHT - BOTTOM, TOP);
+    const across = column(i), up = column(j);
+    const x = scale(across.concat(draws.map((d) => d[i - 1])), LEFT, WIDTH - RIGHT);
+    const y = scale(up.concat(draws.map((d) => d[j - 1])), HEIGHT - BOTTOM, TOP);
     svg.replaceChildren();
     for (const tick of x.ticks) {
       svg.append(element("line", { x1: x.at(tick), x2: x.at(tick), y1: TOP, y2: HEIGHT - BOTTOM, stroke: "#eceff3" }));
@@ -76,11 +87,9 @@
     for (const d of draws) {
       svg.append(element("circle", { cx: x.at(d[i - 1]), cy: y.at(d[j - 1]), r: 2, fill: "#56B4E9", opacity: 0.5 }));
     }
-    for (const run of data.runs) {
-      if (run.values[i] !== null && run.values[j] !== null) {
-        svg.append(mark(run, x.at(run.values[i]), y.at(run.values[j])));
-      }
-    }
+    data.runs.forEach((run, n) => {
+      if (across[n] !== null && up[n] !== null) svg.append(mark(run, x.at(across[n]), y.at(up[n])));
+    });
   }
   for (const key of ["x", "y"]) {
     data.columns.forEach((name, i) => choose[key].add(new Option(name, String(i))));
