@@ -59,7 +59,8 @@ def verdict(found: Iterable[Finding]) -> str:
     if not against:
         return f"Nothing speaks against this result: all {len(found)} checks are passed."
     beginning = "Do not rely on this yet" if _GRAVE & set(against) else "Look twice"
-    return f"{beginning}: {len(against)} of {len(found)} checks speak against it ({', '.join(against)})."
+    verb = "speaks" if len(against) == 1 else "speak"
+    return f"{beginning}: {len(against)} of {len(found)} checks {verb} against it ({', '.join(against)})."
 
 
 def unseen(result: Result) -> str:
