@@ -155,6 +155,13 @@ def test_a_path_that_cannot_be_written(tmp_path):
         result.report(tmp_path / "nowhere" / "a.html")
 
 
+def test_a_result_that_was_saved_is_reported_alike(result, page, tmp_path):
+    result.save(tmp_path / "a.tbq")
+    loaded = tbq.load(tmp_path / "a.tbq")
+    assert loaded.prior.labels == result.prior.labels
+    assert loaded.summary() == result.summary()
+
+
 # --- of a run's folder --------------------------------------------------------------------------------------
 
 CASE = """

@@ -183,7 +183,7 @@ def _describe_prior(prior: Prior) -> Description:
     if isinstance(prior, PosteriorPrior):
         return {**known_by, "posterior_of": _describe(prior.result)}
     marginals = [{"name": name, **_describe_marginal(m)} for name, m in prior.marginals.items()]
-    return {**known_by, "marginals": marginals, "correlation": prior.correlation}
+    return {**known_by, "marginals": marginals, "correlation": prior.correlation, "units": prior.units}
 
 
 def _not_stored(prior: Prior) -> str:
@@ -213,7 +213,8 @@ def _prior(d: Description, given: Prior | None) -> Prior:
 def _rebuilt_prior(d: Description) -> Prior:
     if "posterior_of" in d:
         return PosteriorPrior(_result(d["posterior_of"], None, None))
-    return Prior([(m["name"], _marginal(m)) for m in d["marginals"]], correlation=d["correlation"])
+    marginals = [(m["name"], _marginal(m)) for m in d["marginals"]]
+    return Prior(marginals, correlation=d["correlation"], units=d.get("units"))
 
 
 def _describe_marginal(marginal: Distribution) -> Description:
