@@ -226,3 +226,13 @@ def test_hyperparameter_draws_surround_the_fit():
     scores = [g.score for g in gps.hyperparameter_draws(gp, 50, rng)]
     # a normal approximation loses d/2 in log-density on average, with d = 3 hyperparameters
     assert 0.3 < gp.score - np.mean(scores) < 6.0
+
+
+def test_a_process_conditioned_since_its_fit_has_alternatives_too():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (25, 2))
+    gp = gps.fit(x, 100.0 * np.sin(3 * x[:, 0]) * np.cos(3 * x[:, 1]), 1e-6, SE)
+    for point in ([3.0, 3.0], [-3.0, 3.0], [3.0, -3.0]):  # as where runs failed
+        z = np.array(point)
+        gp = gp.condition(z, float(gp.project(z[None, :]).mean[0]), 1e-6)
+    assert len(list(gps.hyperparameter_draws(gp, 8, np.random.default_rng(1)))) >= 6

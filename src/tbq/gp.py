@@ -198,8 +198,10 @@ def fit(
 
 def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[GP]:
     """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
-    problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis)
+    units = (gp.offset, gp.scale)
+    problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, units)
     prior = problem.hyperprior
+    here = problem.score(gp.factors, gp.parameters)  # not gp.score, which is of the data that it was fitted to
     width = 0.05
     hessian = np.array(
         [
@@ -215,8 +217,8 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
             parameters = np.clip(gp.parameters + share * step, prior.low, prior.high)
             factors = problem.factorise(parameters)
             allowed = 0.5 * share**2 * (draw @ draw) + _ASKEW
-            if factors is not None and gp.score - problem.score(factors, parameters) < allowed:
-                yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters)
+            if factors is not None and here - problem.score(factors, parameters) < allowed:
+                yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters, units)
                 break
 
 

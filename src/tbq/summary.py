@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def marginals(result: Result) -> list[Marginal]:
             low=float(low),
             median=float(np.median(draws)),
             high=float(high),
-            mode=float(best),
+            mode=_rounded(float(best), float(draws.std())),
             narrowed=float(1.0 - (high - low) / (prior_high - prior_low)),
         )
         for label, draws, (low, high), best, (prior_low, prior_high) in columns
@@ -81,6 +82,11 @@ def mode(result: Result) -> Array:
     climbed = optimize.minimize(descent, start, jac=True, method="L-BFGS-B", bounds=limits).x
     best = max(start, climbed, key=lambda point: log_density(point[None, :])[0])
     return prior.from_working(best[None, :])[0]
+
+
+def _rounded(value: float, sd: float) -> float:
+    """To a thousandth of its standard deviation: a climb finds no more."""
+    return round(value, 3 - math.floor(math.log10(sd))) if sd > 0 else value
 
 
 def _interval(draws: Array) -> Array:
