@@ -102,6 +102,20 @@ def test_a_surrogate_with_a_border_offers_leave_one_out():
     assert len(runs.found) == sum(np.isfinite(e.log_likelihood) for e in result.evaluations) < result.n_evaluations
 
 
+def test_a_surrogate_of_the_outputs_is_judged_alike():
+    likelihood = tbq.GaussianLikelihood(lambda theta: [theta[0], theta[0] * theta[1]], [1.0, 0.5], 0.3)
+    result = tbq.infer(likelihood, BOX, seed=0, population=512, surrogate="outputs")
+    assert "outputs" in result.surrogate.description
+    runs = diagnostics.left_out(result)
+    np.testing.assert_array_equal(runs.found, [e.log_likelihood for e in result.evaluations])
+    assert {"leave-one-out", "other surrogates", "unsure mass"} <= set(by_name(result))
+    doubted = replace(result, notes=("The outputs have jumps.",))
+    assert failing(doubted) - failing(result) == {"surrogate"}
+    assert "The outputs have jumps." in doubted.summary()
+    holes = [replace(e, outputs=np.array([np.nan, 1.0])) for e in result.evaluations]
+    assert diagnostics.left_out(replace(result, evaluations=tuple(holes))) is None
+
+
 def test_a_result_without_weights_or_surprises_says_nothing_of_them(good):
     more, less = replace(good, surprises=(1.0,) * 10), replace(good, weights=np.empty(0), surprises=())
     assert set(by_name(more)) - set(by_name(less)) == {"quadrature", "quadrature's tail", "surprise"}

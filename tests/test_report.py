@@ -215,6 +215,20 @@ def test_a_run_is_reported_while_it_goes_on_and_when_it_has_ended(tmp_path, monk
     assert list(pages) == []
 
 
+def test_a_run_that_learns_outputs_is_replayed_with_its_likelihood(tmp_path):
+    data = 'python = "nobody:calls_it"\n[data]\nobserved = [1.2, 1.4]\nnoise = 0.1\n'
+    (tmp_path / "case.toml").write_text(
+        re.sub(r'python = .*?\nreturns = "log_likelihood"\n', lambda _: data, CASE, flags=re.S)
+    )
+    case = config.load(tmp_path / "case.toml")
+    likelihood = case.log_likelihood(lambda theta: np.array([theta[0], theta[0] ** 2]))
+    result = tbq.infer(likelihood, case.prior(), journal=tmp_path, **case.arguments())
+    assert "outputs" in result.surrogate.description
+    ((text, goes_on),) = report.of_folder(tmp_path)
+    assert not goes_on
+    assert f"log evidence {result.log_evidence:.4f} ± {result.log_evidence_sd:.4f}" in Page(text).text
+
+
 def test_the_command_writes_the_report_of_a_folder(tmp_path):
     (tmp_path / "case.toml").write_text(CASE)
     case = config.load(tmp_path / "case.toml")

@@ -99,9 +99,10 @@ class LeftOut:
 def left_out(result: Result) -> LeftOut | None:
     """Each successful run against its prediction from all others; None where the surrogate does not offer it."""
     predict = getattr(result.surrogate, "left_out", None)
-    if predict is None:
+    runs = [e for e in result.evaluations if e.status is Status.OK]
+    if predict is None or any(e.outputs is not None and np.isnan(e.outputs).any() for e in runs):
         return None
-    found = np.array([e.log_likelihood for e in result.evaluations if e.status is Status.OK])
+    found = np.array([e.log_likelihood for e in runs])
     mean, variance = predict()
     n = len(found)  # behind them are points where runs failed, at which the surrogate believes itself
     return LeftOut(found, mean[:n], np.sqrt(variance[:n])) if len(mean) >= n else None
@@ -147,6 +148,12 @@ def leave_one_out(result: Result) -> list[Finding]:
     )
     advice = f"{_MORE_RUNS}; if it stays, the log-likelihood is noisy, has jumps or is rougher than the kernel."
     return [_at_most("leave-one-out", rms, 2.0, sentence, advice)]
+
+
+def doubts(result: Result) -> list[Finding]:
+    """Did the engine itself come to doubt its surrogate?"""
+    advice = f"{_MORE_RUNS}, or learn the log-likelihood itself (surrogate='log_likelihood') and compare."
+    return [_at_most("surrogate", 1.0, 0.0, note, advice) for note in result.notes]
 
 
 def surprise(result: Result) -> list[Finding]:
@@ -283,6 +290,7 @@ def coverage(result: Result) -> list[Finding]:
 _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
     convergence,
     evidence_error,
+    doubts,
     leave_one_out,
     surprise,
     unsure_mass,

@@ -327,11 +327,12 @@ def evaluation_of(record: Record) -> Evaluation:
     return run_of(record, _proposal(record))
 
 
-def settings_of(header: Record) -> Settings:
-    """The settings of the run. A function that was one of them is its name."""
+def settings_of(record: Record) -> Settings:
+    """The settings that a header has. A function that was one of them is its name."""
     known = {f.name for f in fields(Settings)}
-    settings: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in header["settings"].items() if k in known}
-    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"])})
+    settings: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record.items() if k in known}
+    fallback = settings_of(record["fallback"]) if record.get("fallback") else None
+    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"]), "fallback": fallback})
 
 
 def known_of(header: Record) -> list[Evaluation]:

@@ -20,8 +20,11 @@ from typing import Any
 from tbq import diagnostics, journal, plots, summary
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation
+from tbq.likelihood import GaussianLikelihood
+from tbq.prior import Prior
 from tbq.result import Result, Stop
 from tbq.session import Session
+from tbq.types import Array
 
 FILE = "report.html"
 _EVERY = 5  # seconds after which the page of a run that goes on loads itself again
@@ -43,12 +46,12 @@ def of_folder(folder: Path) -> Iterator[tuple[str, bool]]:
         alive = journal.in_use(folder)
         contents = journal.read(folder)
         if (news := (len(contents.records), alive)) != told:
-            title, prior = _case(folder)
+            title, prior, likelihood = _case(folder)
             if prior is None:
                 content = body_of_runs(contents)
             else:
                 if view is None:
-                    view = Session.view(prior, contents)
+                    view = Session.view(prior, contents, likelihood)
                 else:
                     view.replay(contents.records[told[0] :])
                 content = body(view.result())
@@ -60,15 +63,20 @@ def of_folder(folder: Path) -> Iterator[tuple[str, bool]]:
         time.sleep(_EVERY)
 
 
-def _case(folder: Path) -> tuple[str, Any]:
-    """Title and prior, where the run was begun from a case file."""
+def _case(folder: Path) -> tuple[str, Prior | None, GaussianLikelihood | None]:
+    """Title, prior and likelihood, where the run was begun from a case file. The model is neither loaded nor run."""
     from tbq import config
 
     path = folder / "case.toml"
     if not path.exists():
-        return "", None
+        return "", None, None
     case = config.load(path)
-    return case.title, case.prior()
+    likelihood = case.log_likelihood(_no_model)
+    return case.title, case.prior(), likelihood if isinstance(likelihood, GaussianLikelihood) else None
+
+
+def _no_model(theta: Array) -> Any:
+    raise TbqError("report: the model is not run for a report")
 
 
 def replace(path: Path, text: str) -> None:

@@ -88,7 +88,7 @@ class Session:
     @classmethod
     def view(cls, prior: Prior, contents: journal.Contents, likelihood: Any = None) -> Self:
         """The state that a journal tells of, without being its writer; ``replay`` takes in what it tells later."""
-        header, settings = contents.header, journal.settings_of(contents.header)
+        header, settings = contents.header, journal.settings_of(contents.header["settings"])
         session = cls.of(prior, settings, seed=header["seed"], likelihood=likelihood)
         session.state = _start(prior, settings, header["seed"], journal.known_of(header), likelihood)
         session.replay(contents.records)
