@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from tbq import gp as gps
-from tbq.kernels import MATERN52
+from tbq.kernels import SE
 from tbq.surrogate import Surrogate, log_expm1
 from tbq.types import Array, BoolArray, IntArray
 
@@ -80,12 +80,15 @@ class Region:
 
 
 def learn(z: Array, good: BoolArray, last: Region | None) -> Region | None:
-    """The region in which runs end well, from where they did and did not; None while all or none did."""
+    """The region in which runs end well, from where they did and did not; None while all or none did.
+
+    The linear mean keeps what lies far behind the border on its side; a constant one would doubt it again.
+    """
     if good.all() or not good.any():
         return None
     warm = None if last is None else last.gp.parameters
     labels = np.where(good, 1.0, -1.0)
-    gp = gps.fit(z, labels, _LABEL_NOISE, MATERN52, "constant", warm, cold=warm is None)
+    gp = gps.fit(z, labels, _LABEL_NOISE, SE, "linear", warm, cold=warm is None)
     return Region(gp, _caution(gp, labels))
 
 
