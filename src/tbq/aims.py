@@ -52,7 +52,7 @@ def beyond(z: Array, n: int, prior: Prior, rng: np.random.Generator) -> Array:
     return past[np.isfinite(prior.log_density_working(past))]
 
 
-def doubt(found: Assessment) -> tuple[Target, Array]:
+def unsettled(found: Assessment) -> tuple[Target, Array]:
     """What a last look at the evidence leaves to be asked: where its error is, or where another surrogate differs."""
     if found.of_hyperparameters > max(found.of_surrogate, found.of_quadrature):
         return found.target, found.suspect[None, :]

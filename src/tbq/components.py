@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from tbq import gp as gps
-from tbq.kernels import ADDITIVE, MATERN52, SE, Kernel
+from tbq.kernels import BY_NAME
 from tbq.likelihood import GaussianLikelihood
 from tbq.outputs import Component, Outputs
 from tbq.prior import Prior
@@ -27,7 +27,6 @@ _TAIL = 1e-3  # summed variance, in units of the noise, of the principal compone
 _MOST = 60  # principal components of one experiment
 _REPEATABLE = 1e-5  # relative error of a simulator's output, as a share of the output's spread
 _RECONSIDER = 5  # runs after which all forms compete again
-_KERNELS: dict[str, Kernel] = {"se": SE, "matern52": MATERN52, "additive": ADDITIVE}
 
 
 class Form(NamedTuple):
@@ -153,5 +152,5 @@ def _component(
         jacobian = float(np.sum(np.log(series.raw[1] / output)))
     noise = noise + (_REPEATABLE * np.std(values)) ** 2
     basis: gps.Basis = "linear" if len(values) >= z.shape[1] + 4 else "constant"
-    gp = gps.fit(z[seen], values, noise, _KERNELS[form.kernel], basis, warm, cold)
+    gp = gps.fit(z[seen], values, noise, BY_NAME[form.kernel], basis, warm, cold)
     return Component(gp, series.experiment, series.raw if form.logarithm else None), gp.score + jacobian

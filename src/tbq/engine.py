@@ -149,7 +149,7 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     for i, named in enumerate(settings.named_acquisitions(n)):
         aim, candidates, number = target, learned.candidates, state.next_id + i
         if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
-            aim, candidates = aims.doubt(state.assessment)
+            aim, candidates = aims.unsettled(state.assessment)
         elif settings.explore_every and number % settings.explore_every == 0:
             whole, rng = state.past[0] if state.past else state.population, stream(state.seed, "exploration", number)
             aim, candidates = aims.exploration(whole, state.population, target.surrogate, prior, settings, rng)

@@ -24,8 +24,6 @@ from tbq.worker import Answer, Portable
 
 ExecutorLike = Executor | Callable[[], Executor]
 
-_FINE = (Status.OK, Status.INFEASIBLE)
-
 
 class BrokenExecutorError(TbqError):
     """The executor takes no more work, and there is no function to make another."""
@@ -162,7 +160,7 @@ class _Runner:
 
     def _retries(self, status: Status) -> int:
         """A lost run is always tried again: the simulator may have nothing to do with it."""
-        if status in _FINE:
+        if not status.is_failure:
             return 0
         return max(self.plan.retries, 1) if status is Status.LOST else self.plan.retries
 
