@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 import tbq
-from tbq import feasibility
+from tbq import feasibility, signs
 from tbq import gp as gps
 from tbq.evaluation import Status
 from tbq.feasibility import Bounded, Region
@@ -19,9 +19,9 @@ X = RNG.uniform(-1, 1, (14, 2))
 @pytest.fixture(scope="module")
 def bounded():
     labels = np.where(X[:, 0] + 0.3 * X[:, 1] < 0.2, 1.0, -1.0)
-    border = gps.build(X, labels, 1e-4, SE, "constant", np.log([0.4, 0.4, 1.5]))
+    border = signs.at(X, labels, SE, "constant", np.log([0.4, 0.4, 1.5]))
     values = gps.build(X, -np.sum(X**2, axis=1), 1e-6, SE, "constant", np.log([1.0, 1.0, 0.5]))
-    return Bounded(LogNormal(values, cap=np.inf), Region(border, 1.3))
+    return Bounded(LogNormal(values, cap=np.inf), Region(border))
 
 
 Z = np.array([[0.2, 0.05], [0.38, -0.5], [0.0, 0.65], [-0.1, 0.4], [0.3, 0.2]])  # about the border
@@ -31,7 +31,7 @@ def draws(bounded, z, n=400_000):
     """Joint draws of F and L at points, by the definition: h > 0, exp(g)."""
     rng = np.random.default_rng(1)
     side = bounded.region.at(z)
-    joint = bounded.region.gp.covariance(side.latent, side.latent) * bounded.region.caution**2
+    joint = bounded.region.gp.covariance(side.latent, side.latent)
     scale = side.sd / np.sqrt(np.diag(joint))  # the floor under the standard deviation
     factor = np.linalg.cholesky(joint * np.outer(scale, scale) + 1e-10 * np.eye(len(z)))
     feasible = side.t * side.sd + rng.standard_normal((n, len(z))) @ factor.T > 0
@@ -42,7 +42,7 @@ def draws(bounded, z, n=400_000):
 
 def test_the_covariance_of_two_sides_is_an_orthant_probability(bounded):
     region, side = bounded.region, bounded.region.at(Z)
-    r = region.caution**2 * region.gp.covariance(side.latent, side.latent) / np.outer(side.sd, side.sd)
+    r = region.gp.covariance(side.latent, side.latent) / np.outer(side.sd, side.sd)
     got = region.covariance(side, side)
     for i in range(5):
         for j in range(i + 1):
@@ -82,18 +82,30 @@ def test_a_run_reveals_a_side_as_bayes_theorem_says(bounded):
 
 
 def test_belief_in_a_point_settles_its_side(bounded):
-    z = Z[2]
-    before = bounded.region.at(z[None, :]).sd[0]
-    assert bounded.believe(z).region.at(z[None, :]).sd[0] < 0.3 * before
+    z = Z[np.argmin(np.abs(bounded.region.at(Z).t))]
+    before, after = (b.region.at(z[None, :]).t[0] for b in (bounded, bounded.believe(z)))
+    assert abs(before) < 0.7 * abs(after)
+    assert before * after > 0
+    assert special.ndtr(abs(after)) > 0.85
 
 
-def test_caution_grows_where_outcomes_contradict_each_other():
+def test_there_is_no_border_before_both_outcomes_were_seen():
+    z = np.random.default_rng(3).uniform(-1, 1, (20, 2))
+    assert feasibility.learn(z, np.ones(20, dtype=bool), None) is None
+    assert feasibility.learn(z, np.zeros(20, dtype=bool), None) is None
+
+
+def test_other_hyperparameters_know_the_same_outcomes_and_differ_between_them():
     rng = np.random.default_rng(3)
-    z = rng.uniform(-1, 1, (60, 2))
-    clean = feasibility.learn(z, z[:, 0] < 0.1, None)
-    mixed = feasibility.learn(z, (z[:, 0] < 0.1) ^ (rng.random(60) < 0.2), None)
-    assert clean.caution < mixed.caution
-    assert feasibility.learn(z, np.ones(60, dtype=bool), None) is None
+    z = rng.uniform(-1, 1, (40, 2))
+    region = feasibility.learn(z, np.sum(z**2, axis=1) < 0.6, None)
+    others = list(region.alternatives(4, rng))
+    assert len(others) == 4
+    for other in others:
+        assert np.all((other.at(z).probability > 0.5) == (np.sum(z**2, axis=1) < 0.6))
+    between = rng.uniform(-1, 1, (200, 2))
+    spread = np.std([other.at(between).probability for other in others], axis=0)
+    assert 0.01 < spread.max() < 0.5
 
 
 def test_half_of_the_prior_may_be_infeasible():
@@ -105,6 +117,18 @@ def test_half_of_the_prior_may_be_infeasible():
         infeasible = [e for e in result.evaluations if e.status is Status.INFEASIBLE]
         assert 0 < len(infeasible) < result.n_evaluations / 2
         assert "zero beyond a learned border" in result.summary()
+
+
+def test_a_border_may_be_curved():
+    def log_likelihood(theta):
+        return -0.5 * np.sum((theta / 0.8) ** 2) if np.sum(theta**2) < 1.44 else -np.inf
+
+    prior = tbq.Prior({"a": stats.uniform(-4, 8), "b": stats.uniform(-4, 8)})
+    exact = np.log(2 * np.pi * 0.64 * -np.expm1(-1.44 / 1.28) / 64)
+    for seed in (0, 1):
+        result = tbq.infer(log_likelihood, prior, seed=seed)
+        assert result.converged
+        assert abs(result.log_evidence - exact) < min(3 * result.log_evidence_sd, 0.15)
 
 
 def test_a_fifth_of_the_prior_may_fail():

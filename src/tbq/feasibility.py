@@ -1,6 +1,6 @@
 """Where the likelihood is zero. A log-likelihood of −inf is knowledge, but no number that a surrogate could learn.
 
-The border is the zero of a Gaussian process h fitted to the outcomes of the runs, +1 and −1, and the likelihood is
+The border is the zero of a Gaussian process h whose signs are the outcomes of the runs, and the likelihood is
 L·F with F = [h > 0]. Its moments are those of L times those of F, which are normal orthant probabilities:
 
     E[F] = Φ(t),   E[F F'] = Φ₂(t, t'; r),   with t = mean/sd of h and r its correlation.
@@ -12,22 +12,21 @@ Cov(F, F⁺) Cov(F', F⁺)/Var(F⁺). It reveals L only where it is feasible, wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from tbq import gp as gps
+from tbq import signs
 from tbq.kernels import SE
 from tbq.surrogate import Surrogate, log_expm1
 from tbq.types import Array, BoolArray, IntArray
 
-_LABEL_NOISE = 1e-4  # variance: outcomes are certain
-_LEAST_SD = 1e-3  # of h: between two runs the border is never known better
+_LEAST_VARIANCE = 1e-6  # of h
 _STEEPEST = 8.0  # |t| beyond which an outcome is as good as certain
 _CORRELATED = 0.999
-_CAUTIONS = np.geomspace(1.0, 8.0, 25)  # factors tried
 _ANGLES, _ANGLE_WEIGHTS = (np.polynomial.legendre.leggauss(12)[i] for i in (0, 1))
 
 
@@ -49,14 +48,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Region:
-    """Belief about where runs succeed."""
+    """Belief about where runs succeed: where a process is positive."""
 
     gp: gps.GP
-    caution: float  # multiplies the standard deviations of h
 
     def at(self, z: Array) -> Side:
         latent = self.gp.project(z)
-        sd = self.caution * np.sqrt(latent.variance) + _LEAST_SD
+        sd = np.sqrt(latent.variance + _LEAST_VARIANCE)
         return Side(latent, sd, np.clip(latent.mean / sd, -_STEEPEST, _STEEPEST))
 
     def log_probability(self, z: Array) -> Array:
@@ -64,7 +62,7 @@ class Region:
 
     def covariance(self, a: Side, b: Side) -> Array:
         """Cov(F, F'), shape (n, m): Plackett's integral of the bivariate normal density over the correlation."""
-        r = self.caution**2 * self.gp.covariance(a.latent, b.latent) / np.outer(a.sd, b.sd)
+        r = self.gp.covariance(a.latent, b.latent) / np.outer(a.sd, b.sd)
         top = np.arcsin(np.clip(r, -_CORRELATED, _CORRELATED))
         squares, product = 0.5 * (a.t[:, None] ** 2 + b.t**2), np.outer(a.t, b.t)
         total = np.zeros_like(top)
@@ -75,8 +73,15 @@ class Region:
 
     def believe(self, z: Array) -> Region:
         """After a run at z that ends as expected."""
-        gp = self.gp.condition(z, float(self.gp.project(z[None, :]).mean[0]), _LABEL_NOISE)
-        return Region(gp, self.caution)
+        latent = self.gp.project(z[None, :])
+        _, site = signs.match(np.where(latent.mean > 0.0, 1.0, -1.0), latent.mean, latent.variance + _LEAST_VARIANCE)
+        return Region(self.gp.condition(z, float(site.values[0]), float(site.noise[0])))
+
+    def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Region]:
+        """The same outcomes with other plausible hyperparameters."""
+        gp, sign = self.gp, np.sign(self.gp.y)  # a site's value has the sign of its outcome
+        for other in gps.hyperparameter_draws(gp, n, rng):
+            yield Region(signs.at(gp.x, sign, gp.kernel, gp.basis, other.parameters))
 
 
 def learn(z: Array, good: BoolArray, last: Region | None) -> Region | None:
@@ -86,20 +91,7 @@ def learn(z: Array, good: BoolArray, last: Region | None) -> Region | None:
     """
     if good.all() or not good.any():
         return None
-    warm = None if last is None else last.gp.parameters
-    labels = np.where(good, 1.0, -1.0)
-    gp = gps.fit(z, labels, _LABEL_NOISE, SE, "linear", warm, cold=warm is None)
-    return Region(gp, _caution(gp, labels))
-
-
-def _caution(gp: gps.GP, labels: Array) -> float:
-    """The factor on the process's standard deviations under which each outcome is likeliest, given all the others.
-
-    Outcomes are no values of a Gaussian process, and one fitted to them is too sure of where the border is.
-    """
-    mean, variance = gp.leave_one_out()
-    scores = [special.log_ndtr(labels * mean / (c * np.sqrt(variance))).sum() - 0.5 * np.log(c) ** 2 for c in _CAUTIONS]
-    return float(_CAUTIONS[int(np.argmax(scores))])
+    return Region(signs.fit(z, np.where(good, 1.0, -1.0), SE, "linear", None if last is None else last.gp.parameters))
 
 
 @dataclass(frozen=True)
@@ -168,5 +160,5 @@ class Bounded:
         return Bounded(self.inner.believe(z), self.region.believe(z))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Bounded]:
-        for inner in self.inner.alternatives(n, rng):
-            yield replace(self, inner=inner)
+        for inner, region in zip(self.inner.alternatives(n, rng), self.region.alternatives(n, rng), strict=False):
+            yield Bounded(inner, region)

@@ -21,7 +21,7 @@ from tbq.types import Array, IntArray
 Basis = Literal["constant", "linear", "quadratic"]
 
 NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
-_COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
+COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 8192  # points predicted at once
 _ENOUGH = 1e-6  # relative gain of the score below which the search for hyperparameters ends
 _ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
@@ -196,6 +196,13 @@ def fit(
     return build(x, y, noise, kernel, basis, min(runs, key=lambda r: float(r.fun)).x)
 
 
+def log_posterior(
+    x: Array, y: Array, noise: Array, kernel: Kernel, basis: Basis, parameters: Array, units: tuple[float, float]
+) -> tuple[float, Array]:
+    """Log marginal likelihood plus log prior of hyperparameters, and its gradient; −inf where there is no factor."""
+    return _Problem.of(x, y, noise, kernel, basis, units).log_posterior(parameters)
+
+
 def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[GP]:
     """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
     units = (gp.offset, gp.scale)
@@ -263,7 +270,7 @@ class _Problem:
         if not np.isfinite(chol[-1, -1]):  # some LAPACKs let a nan through
             return None
         H = linalg.solve_triangular(chol, self.basis, lower=True, check_finite=False)
-        return _mean_factors(chol, H, self.centred, 1.0 / (_COEFFICIENT_SD * self.scale) ** 2)
+        return _mean_factors(chol, H, self.centred, 1.0 / (COEFFICIENT_SD * self.scale) ** 2)
 
     def score(self, f: Factors, parameters: Array) -> float:
         """Log marginal likelihood plus log prior of the hyperparameters."""

@@ -314,14 +314,11 @@ def _log_normal(d: Description, context: Context) -> LogNormal:
 
 
 def _describe_bounded(s: Bounded) -> Description:
-    return {
-        "inner": _describe_surrogate(s.inner),
-        "region": {"gp": _describe_gp(s.region.gp), "caution": s.region.caution},
-    }
+    return {"inner": _describe_surrogate(s.inner), "region": {"gp": _describe_gp(s.region.gp)}}
 
 
 def _bounded(d: Description, context: Context) -> Bounded:
-    return Bounded(_surrogate(d["inner"], context), Region(_gp(d["region"]["gp"]), d["region"]["caution"]))
+    return Bounded(_surrogate(d["inner"], context), Region(_gp(d["region"]["gp"])))
 
 
 def _describe_outputs(s: Outputs) -> Description:
