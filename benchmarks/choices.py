@@ -23,10 +23,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "default": ("default", {}),
     "default, search weighted by the last stage": ("default", {"weighted_search": True}),
     "default, γ frozen below a coefficient of variation of 0.2": ("default", {"freeze_cov": 0.2}),
-    "default, intermediate stages as strict as the last": ("default", {"tolerance": (0.04, 0.04)}),
-    "default, no exploration points": ("default", {"explore_every": 0}),
-    "default, plain populations": ("default", {"optimism": 0.0, "prior_share": 0.0}),
-    "default, no inflation": ("default", {"inflation": 1.0}),
 }
 
 
