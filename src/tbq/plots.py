@@ -274,7 +274,8 @@ def _bins(draws: Array, low: float, high: float) -> Array:
     """Some thirty bins over the draws and whatever of the prior's range they leave."""
     first, last = np.quantile(draws, [0.001, 0.999])
     width = max((last - first) / 30.0, (high - low) / 2000.0)
-    return np.arange(min(low, draws.min()), max(high, draws.max()) + width, width)
+    low, high = min(low, draws.min()), max(high, draws.max())
+    return np.linspace(low, high, round((high - low) / width) + 1)  # none reaches past a bound
 
 
 def _learned(result: Result) -> Surrogate[Any]:
