@@ -8,6 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from tbq import gp as gps
+from tbq import kernels
 from tbq.kernels import ADDITIVE, MATERN52, MATERN52_PRODUCT, SE
 
 KERNELS = [SE, MATERN52, MATERN52_PRODUCT]
@@ -236,3 +237,34 @@ def test_a_process_conditioned_since_its_fit_has_alternatives_too():
         z = np.array(point)
         gp = gp.condition(z, float(gp.project(z[None, :]).mean[0]), 1e-6)
     assert len(list(gps.hyperparameter_draws(gp, 8, np.random.default_rng(1)))) >= 6
+
+
+@pytest.mark.parametrize("kernel", [SE, MATERN52, ADDITIVE], ids=lambda k: k.name)
+def test_a_large_set_is_projected_in_blocks_to_the_same_values(kernel, monkeypatch):
+    x, y, rng = data(d=3)
+    gp = gps.fit(x, y, 1e-4, kernel, "quadratic")
+    z, other = rng.uniform(-2, 2, (700, 3)), gp.project(rng.uniform(-2, 2, (5, 3)))
+    whole = gp.project(z)
+    monkeypatch.setattr(gps, "_BLOCK", 300)
+    monkeypatch.setattr(gps, "_BLOCK_ELEMENTS", 25 * 64)
+    blocks = gp.project(z)
+    assert blocks.v.size == 0  # nothing large is kept
+    np.testing.assert_allclose(blocks.mean, whole.mean, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(blocks.variance, whole.variance, rtol=1e-8, atol=1e-10)
+    index = np.array([650, 3, 3, 299])
+    np.testing.assert_allclose(gp.covariance(blocks.take(index), other), gp.covariance(whole, other)[index], atol=1e-9)
+    np.testing.assert_allclose(gp.covariance(blocks, other), gp.covariance(whole, other), atol=1e-9)
+    np.testing.assert_allclose(gp.covariance(other, blocks), gp.covariance(other, whole), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [SE, MATERN52, MATERN52_PRODUCT, ADDITIVE], ids=lambda k: k.name)
+def test_the_matrix_between_two_sets_is_the_covariance_of_the_training_points_in_any_block_size(kernel, monkeypatch):
+    x, _, rng = data(d=3)
+    parameters = rng.normal(0.0, 0.3, len(kernel.hyperprior(3, 1.0).mean))
+    upper = np.triu_indices(len(x))
+    expected = kernel.matrix(parameters, x, x)
+    np.testing.assert_allclose(np.diag(expected), kernel.diagonal(parameters, x), rtol=1e-12)
+    for block in (1, 7, 64):
+        monkeypatch.setattr(kernels, "_BLOCK", block)
+        np.testing.assert_allclose(kernel.gram(x)(parameters)[0][upper], expected[upper], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(kernel.matrix(parameters, x, x[:4]), expected[:, :4], rtol=1e-9, atol=1e-12)

@@ -10,7 +10,7 @@ next run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ _MBAR_POINTS = 2**13  # over all populations
 _ALTERNATIVES = 12  # surrogates with other hyperparameters
 _SCORE_SCALE = 4.0  # nats behind that make a model e times less plausible
 _MOST_OFF = 1.0  # squared nats by which a rival may differ: beyond, it has no idea
-_ALTERNATIVE_POINTS = 2**12  # at which they are compared
+_ALTERNATIVE_POINTS = 2**11  # at which they are compared
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,19 @@ class Assessment:
     posterior: Population
     moved: Moved
     draws: Array  # of the posterior
-    z: Array
-    weights: Array  # of z: the posterior
+    rule: Quadrature
+    weights: Array  # of the rule's points: the posterior
     log_evidence: float
     of_surrogate: float
     of_hyperparameters: float
     of_quadrature: float
     target: Target  # what a further run should improve
     suspect: Array  # the point in which the most deviant surrogate believes most
+    complete: bool = True  # whether it was taken from all sides
+
+    @property
+    def z(self) -> Array:
+        return self.rule.z
 
 
 def assess(
@@ -79,8 +84,7 @@ def assess(
     """
     posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
     fine = _FINE * settings.tolerance[1]
-    rule = _importance_rule(posterior.z, surrogate, prior, fine, stream(seed, "importance"))
-    points = surrogate.at(rule.z)
+    rule, points = _importance_rule(posterior.z, surrogate, prior, fine, stream(seed, "importance"))
     log_evidence, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
     quadrature_error = rule.sd
     # populations climbed at once descend from each other, which MBAR cannot know
@@ -92,26 +96,71 @@ def assess(
         quadrature_error = float(np.hypot(min(rule.sd, other.sd), max(unexplained, 0.0)))
         if other.sd < rule.sd:
             rule, points, log_evidence, weights = other, other_points, other_evidence, other_weights
-    index, node_weights = evidence.place_nodes(
-        surrogate, points, weights, 1.0, settings.nodes, stream(seed, "final nodes")
-    )
-    nodes = points.take(index)
-    cov = evidence.evidence_cov(surrogate, nodes, node_weights, cap=WILD)
+    target, of_surrogate = _aim(surrogate, rule, points, weights, log_evidence, prior, settings, seed)
     spread, suspect = _over_surrogates(surrogate, rivals, rule, stream(seed, "hyperparameters"))
     return Assessment(
         surrogate=surrogate,
         posterior=posterior,
         moved=moved,
         draws=_draws(rule.z, weights, posterior.z, stream(seed, "draws")),
-        z=rule.z,
+        rule=rule,
         weights=weights,
         log_evidence=log_evidence,
-        of_surrogate=float(np.sqrt(np.log1p(cov**2))),
+        of_surrogate=of_surrogate,
         of_hyperparameters=spread,
         of_quadrature=quadrature_error,
-        target=Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working),
+        target=target,
         suspect=suspect,
     )
+
+
+def glance(
+    last: Assessment, surrogate: Surrogate[Any], prior: Prior, settings: Settings, seed: int, limit: float
+) -> Assessment | None:
+    """The last look again with a new surrogate over the same points, where that is enough to see that it is not sure.
+
+    None where its error may be below the limit, where the points do not fit it any more, or where other surrogates
+    were the larger part of the error: then only a new look can tell.
+    """
+    if last.of_hyperparameters > last.of_surrogate:
+        return None
+    rule = last.rule
+    points = surrogate.at(rule.z)
+    log_evidence, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
+    if _relative_error(weights, len(weights), prior) > max(2.0 * rule.sd, _GOOD_QUADRATURE):
+        return None
+    target, of_surrogate = _aim(surrogate, rule, points, weights, log_evidence, prior, settings, seed)
+    if of_surrogate <= limit:
+        return None
+    return replace(
+        last,
+        surrogate=surrogate,
+        weights=weights,
+        log_evidence=log_evidence,
+        of_surrogate=of_surrogate,
+        of_hyperparameters=0.0,  # not asked: what to do next is about the surrogate
+        target=target,
+        complete=False,
+    )
+
+
+def _aim(
+    surrogate: Surrogate[Any],
+    rule: Quadrature,
+    points: Any,
+    weights: Array,
+    log_evidence: float,
+    prior: Prior,
+    settings: Settings,
+    seed: int,
+) -> tuple[Target, float]:
+    """What a further run should improve, and the surrogate's part of the error of log Z."""
+    rng = stream(seed, "final nodes")
+    index, node_weights = evidence.place_nodes(surrogate, points, weights, 1.0, settings.nodes, rng)
+    nodes = points.take(index)
+    cov = evidence.evidence_cov(surrogate, nodes, node_weights, cap=WILD)
+    target = Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working)
+    return target, float(np.sqrt(np.log1p(cov**2)))
 
 
 def draw_posterior(
@@ -124,7 +173,7 @@ def draw_posterior(
 
 def _importance_rule(
     posterior: Array, surrogate: Surrogate[Any], prior: Prior, fine: float, rng: np.random.Generator
-) -> Quadrature:
+) -> tuple[Quadrature, Any]:
     """Points of a mixture fitted to the posterior draws, and of the prior; more of them until the error is fine.
 
     Chains share the modes between them only as well as the populations did; the weighted points of a first, smaller
@@ -135,17 +184,17 @@ def _importance_rule(
         _weighted_draws(mixture, surrogate, prior, _IMPORTANCE_POINTS // 4, rng)
         for mixture in (importance.fit_mixture(posterior, low, high, rng), importance.fit_bells(posterior, rng))
     ]
-    kind = int(np.argmin([pilot.sd for pilot, _ in pilots]))
-    rule, weights = pilots[kind]
+    kind = int(np.argmin([pilot.sd for pilot, _, _ in pilots]))
+    rule, points, weights = pilots[kind]
     draws = rule.z[evidence.systematic_resample(weights, len(posterior), rng)]
     mixture = importance.fit_bells(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
     size = _IMPORTANCE_POINTS
     while size <= _MOST_POINTS:
-        rule, _ = _weighted_draws(mixture, surrogate, prior, size, rng)
+        rule, points, _ = _weighted_draws(mixture, surrogate, prior, size, rng)
         if rule.sd < fine:
             break
         size *= 4
-    return rule
+    return rule, points
 
 
 def _weighted_draws(
@@ -154,14 +203,20 @@ def _weighted_draws(
     prior: Prior,
     n: int,
     rng: np.random.Generator,
-) -> tuple[Quadrature, Array]:
-    """Points of a mixture and of the prior as a rule, and their posterior weights."""
+) -> tuple[Quadrature, Any, Array]:
+    """Points of a mixture and of the prior as a rule, as the surrogate sees them, and their posterior weights."""
     of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * n), rng, "sobol"))
     draws = importance.sample(mixture, of_prior, prior.log_density_working, n, rng)
-    _, weights = evidence.normalise(surrogate.log_mean(surrogate.at(draws.z), 1.0) + draws.log_weights)
-    variance = max(1.0 / evidence.effective_sample_size(weights) - 1.0 / draws.total, 0.0)
-    sd = float(np.sqrt(variance + prior.constraint_mass_error**2))
-    return Quadrature(draws.z, draws.log_weights, sd), weights
+    points = surrogate.at(draws.z)
+    _, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + draws.log_weights)
+    rule = Quadrature(draws.z, draws.log_weights, _relative_error(weights, draws.total, prior))
+    return rule, points, weights
+
+
+def _relative_error(weights: Array, total: int, prior: Prior) -> float:
+    """Of an evidence taken over ``total`` draws of which some have these weights."""
+    variance = max(1.0 / evidence.effective_sample_size(weights) - 1.0 / total, 0.0)
+    return float(np.sqrt(variance + prior.constraint_mass_error**2))
 
 
 def _draws(z: Array, weights: Array, chains: Array, rng: np.random.Generator) -> Array:

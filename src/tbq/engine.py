@@ -16,7 +16,7 @@ import numpy as np
 
 from tbq import aims, evidence, feasibility, learning, search, surprise, tempering, validation
 from tbq.acquisition import Target, puq_at
-from tbq.assessment import Assessment, assess
+from tbq.assessment import Assessment, assess, glance
 from tbq.evaluation import Evaluation, Proposal, Status
 from tbq.likelihood import GaussianLikelihood
 from tbq.particles import Moved
@@ -72,6 +72,7 @@ class State:
     learned: Learned | None = None
     satisfied: int = 0
     assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
+    looked: Assessment | None = None  # the last that was complete
     check: validation.Check | None = None  # under way: the runs that decide whether to believe the surrogate
     check_error: float = 0.0  # of the log-evidence, as the last check found it
     surprises: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
@@ -204,7 +205,7 @@ def _without_outputs(state: State) -> State:
     memory = replace(state.memory, doubt=learning.GAVE_UP)
     population = (*state.past, state.population)[0]
     state = replace(state, settings=state.settings.fallback, likelihood=None, memory=memory, population=population)
-    return replace(state, past=(), stages=(), satisfied=0, learned=None, surprises=())
+    return replace(state, past=(), stages=(), satisfied=0, learned=None, looked=None, surprises=())
 
 
 def _runs(state: State) -> learning.Runs:
@@ -212,16 +213,21 @@ def _runs(state: State) -> learning.Runs:
 
 
 def _assess_all(state: State) -> State:
-    """Look at the evidence once more, from all sides."""
-    return replace(state, assessment=look_again(state))
+    """Look at the evidence once more, from all sides; or not, where a glance says that it will not do."""
+    assert state.learned is not None
+    limit, surrogate = _ALLOWANCE * state.settings.tolerance[1], state.learned.surrogate
+    seen = state.looked and glance(state.looked, surrogate, state.prior, state.settings, state.seed, limit)
+    found = seen or look_again(state)
+    looked = found if found.complete and state.settings.inflation > 1.0 else state.looked
+    return replace(state, assessment=found, looked=looked)
 
 
 def look_again(state: State) -> Assessment:
     """The evidence by the last surrogate, by fresh quadrature and beside its rivals."""
     assert state.learned is not None
     rivals = learning.rivals(_runs(state), state.learned.gamma, state.memory)
-    populations = (*state.past, state.population)
-    return assess(populations, state.learned.surrogate, rivals, state.prior, state.settings, state.seed)
+    known = ((*state.past, state.population), state.learned.surrogate, rivals)
+    return assess(*known, state.prior, state.settings, state.seed)
 
 
 def _certain(state: State) -> bool:
@@ -238,10 +244,8 @@ def _plan_check(state: State, runs: int) -> State:
     assert found is not None
     if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
         return state  # what is left of the budget cannot decide it
-    rng = stream(state.seed, "check", len(state.evaluations))
-    check = validation.plan(
-        state.population, found.posterior, found.surrogate, state.prior, settings, state.next_id, rng
-    )
+    rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
+    check = validation.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     return replace(state, check=check)
 
 
@@ -339,9 +343,8 @@ def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
 
 def condition_met(settings: Settings, cov: float, bound: float, tolerance: float) -> bool:
     """eq:StopCond: the cheap upper bound first, then the exact coefficient of variation; PEUR uses only that."""
-    if settings.acquisition != "peur" and bound > settings.bound_factor * tolerance:
-        return False
-    return cov <= tolerance
+    bounded = settings.acquisition == "peur" or bound <= settings.bound_factor * tolerance
+    return bounded and cov <= tolerance
 
 
 def _screen(state: State, target: Target, points: Any) -> Array:

@@ -7,24 +7,28 @@ and a fixed share of the kernel's variance, `NUGGET`, never more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from scipy import linalg, optimize
+from scipy.linalg import blas, lapack
 
 from tbq.errors import TbqError
 from tbq.kernels import Gram, HyperPrior, Kernel
+from tbq.triangular import cholesky, solve
 from tbq.types import Array, IntArray
 
 Basis = Literal["constant", "linear", "quadratic"]
 
 NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
 COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
-_BLOCK = 8192  # points predicted at once
-_ENOUGH = 1e-6  # relative gain of the score below which the search for hyperparameters ends
+_BLOCK = 2**13  # points from which on a set is large
+_BLOCK_ELEMENTS = 2**22  # of a covariance with the training points, computed at once where the set is large
+_ENOUGH = 1e-5  # relative gain of the score below which the search for hyperparameters ends
 _ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
+_DIFFERENCE = 0.02  # step of the finite differences of the score's gradient
 _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
 
@@ -53,15 +57,21 @@ class Factors:
 
 @dataclass(frozen=True)
 class Projection:
-    """What the process says about a set of points, kept so that covariances need no second solve."""
+    """What the process says about a set of points, kept so that covariances need no second solve.
+
+    Of a large set only mean and variance are kept; those of its points that are taken are projected ``again``.
+    """
 
     x: Array
     mean: Array
     variance: Array
     v: Array  # L⁻¹ k(X, x)
     u: Array  # share of the mean's uncertain coefficients
+    again: Callable[[Array], Projection] | None = None
 
     def take(self, index: IntArray) -> Projection:
+        if self.again is not None:
+            return self.again(self.x[index])
         return Projection(self.x[index], self.mean[index], self.variance[index], self.v[:, index], self.u[:, index])
 
 
@@ -86,24 +96,39 @@ class GP:
         return NUGGET * self.kernel.diagonal(self.parameters, self.x)
 
     def project(self, x: Array) -> Projection:
-        """Mean and variance at ``x``, with the factors that covariances need."""
+        """Mean and variance at ``x``, with the factors that covariances need; in blocks of bounded memory."""
+        if len(x) <= _BLOCK:
+            return self._project(x)
+        width = max(min(_BLOCK, _BLOCK_ELEMENTS // len(self.x)), 1)
+        blocks = [self._project(x[i : i + width]) for i in range(0, len(x), width)]
+        mean, variance = np.concatenate([b.mean for b in blocks]), np.concatenate([b.variance for b in blocks])
+        return Projection(x, mean, variance, np.empty((0, 0)), np.empty((0, 0)), again=self.project)
+
+    def _project(self, x: Array) -> Projection:
         f = self.factors
-        cross = self.kernel.matrix(self.parameters, self.x, x)
-        v = linalg.solve_triangular(f.chol, cross, lower=True, check_finite=False)
+        v = solve(f.chol, self.kernel.matrix(self.parameters, self.x, x), overwrite=True)
         basis = basis_functions(self.basis, x)
-        u = linalg.solve_triangular(f.chol_basis, basis.T - f.basis.T @ v, lower=True, check_finite=False)
+        u = solve(f.chol_basis, basis.T - f.basis.T @ v, overwrite=True)
         mean = self.offset + basis @ f.beta + v.T @ f.residual
-        variance = self.kernel.diagonal(self.parameters, x) - np.sum(v * v, axis=0) + np.sum(u * u, axis=0)
+        variance = self.kernel.diagonal(self.parameters, x) - _squares(v) + _squares(u)
         return Projection(x, mean, np.maximum(variance, 0.0), v, u)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
-        """Mean and variance of the process (without noise) at ``x``, in blocks of bounded memory."""
-        blocks = [self.project(x[i : i + _BLOCK]) for i in range(0, len(x), _BLOCK)]
-        return np.concatenate([b.mean for b in blocks]), np.concatenate([b.variance for b in blocks])
+        """Mean and variance of the process (without noise) at ``x``."""
+        points = self.project(x)
+        return points.mean, points.variance
 
     def covariance(self, a: Projection, b: Projection) -> Array:
         """Posterior covariance between two sets of projected points, shape (n, m)."""
-        return self.kernel.matrix(self.parameters, a.x, b.x) - a.v.T @ b.v + a.u.T @ b.u
+        if a.again is not None:
+            parts = np.array_split(np.arange(len(a.x)), len(a.x) // _BLOCK + 1)
+            return np.vstack([self.covariance(a.take(part), b) for part in parts])
+        if b.again is not None:
+            return self.covariance(b, a).T
+        value = self.kernel.matrix(self.parameters, a.x, b.x)
+        value -= a.v.T @ b.v
+        value += a.u.T @ b.u
+        return value
 
     def condition(self, x: Array, y: float, noise: float) -> GP:
         """The same process with one more point, by a rank-one extension of the factors (no refit)."""
@@ -112,7 +137,7 @@ class GP:
         extra = noise + NUGGET * prior_variance
         corner = np.sqrt(max(prior_variance + extra - float(point.v[:, 0] @ point.v[:, 0]), extra))
         n = len(self.x)
-        chol = np.zeros((n + 1, n + 1))
+        chol = np.zeros((n + 1, n + 1), order="F")
         chol[:n, :n], chol[n, :n], chol[n, n] = self.factors.chol, point.v[:, 0], corner
         h = basis_functions(self.basis, x[None, :])[0]
         row = (h - point.v[:, 0] @ self.factors.basis) / corner
@@ -131,9 +156,9 @@ class GP:
     def leave_one_out(self) -> tuple[Array, Array]:
         """Mean and variance (noise included) of each value as predicted from all the others."""
         f = self.factors
-        inverse = linalg.solve_triangular(f.chol, np.eye(len(self.x)), lower=True)
-        share = linalg.solve_triangular(f.chol_basis, f.basis.T @ inverse, lower=True)
-        diagonal = np.sum(inverse**2, axis=0) - np.sum(share**2, axis=0)
+        inverse = solve(f.chol, np.eye(len(self.x)), overwrite=True)
+        share = solve(f.chol_basis, f.basis.T @ inverse, overwrite=True)
+        diagonal = _squares(inverse) - _squares(share)
         return self.y - (inverse.T @ f.residual) / diagonal, 1.0 / diagonal
 
 
@@ -209,11 +234,11 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
     problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, units)
     prior = problem.hyperprior
     here = problem.score(gp.factors, gp.parameters)  # not gp.score, which is of the data that it was fitted to
-    width = 0.05
+    slope = problem.log_posterior(gp.parameters)[1]
     hessian = np.array(
         [
-            (problem.log_posterior(gp.parameters - e)[1] - problem.log_posterior(gp.parameters + e)[1]) / (2.0 * width)
-            for e in width * np.eye(len(gp.parameters))
+            (slope - problem.log_posterior(gp.parameters + e)[1]) / _DIFFERENCE
+            for e in _DIFFERENCE * np.eye(len(gp.parameters))
         ]
     )
     values, vectors = linalg.eigh(0.5 * (hessian + hessian.T))
@@ -261,16 +286,13 @@ class _Problem:
 
     def _factors(self, covariance: Array) -> Factors | None:
         K = covariance.copy()
-        K[np.diag_indices_from(K)] *= 1.0 + NUGGET
-        K[np.diag_indices_from(K)] += self.noise
-        try:
-            chol = linalg.cholesky(K, lower=True, check_finite=False)
-        except linalg.LinAlgError:
+        diagonal = K.reshape(-1)[:: len(K) + 1]
+        diagonal *= 1.0 + NUGGET
+        diagonal += self.noise
+        chol = cholesky(K)
+        if chol is None:
             return None
-        if not np.isfinite(chol[-1, -1]):  # some LAPACKs let a nan through
-            return None
-        H = linalg.solve_triangular(chol, self.basis, lower=True, check_finite=False)
-        return _mean_factors(chol, H, self.centred, 1.0 / (COEFFICIENT_SD * self.scale) ** 2)
+        return _mean_factors(chol, solve(chol, self.basis), self.centred, 1.0 / (COEFFICIENT_SD * self.scale) ** 2)
 
     def score(self, f: Factors, parameters: Array) -> float:
         """Log marginal likelihood plus log prior of the hyperparameters."""
@@ -290,20 +312,26 @@ class _Problem:
         f = self._factors(covariance)
         if f is None:
             return -np.inf, np.zeros_like(parameters)
-        back = linalg.solve_triangular(
-            f.chol, np.column_stack([f.residual, f.basis]), lower=True, trans=1, check_finite=False
-        )
-        alpha, share = back[:, 0], linalg.solve_triangular(f.chol_basis, back[:, 1:].T, lower=True, check_finite=False)
-        inverse = np.tril(linalg.lapack.dpotri(f.chol, lower=1)[0])
-        weights = np.outer(alpha, alpha) - inverse - np.tril(inverse, -1).T + share.T @ share
-        weights[np.diag_indices_from(weights)] *= 1.0 + NUGGET  # the nugget scales with the kernel
+        alpha = solve(f.chol, f.residual, transposed=True)
+        share = solve(f.chol_basis, solve(f.chol, f.basis, transposed=True).T)
+        # ααᵀ − K⁻¹ + shareᵀshare, of which LAPACK fills one triangle: each element beside the diagonal counts twice
+        weights, _ = lapack.dpotri(f.chol, lower=1)
+        weights = blas.dsyrk(2.0, share, trans=1, beta=-2.0, c=weights, lower=1, overwrite_c=1)
+        weights = blas.dsyr(2.0, alpha, lower=1, a=weights, overwrite_a=1).T
+        weights.reshape(-1)[:: len(alpha) + 1] *= 0.5 * (1.0 + NUGGET)  # the nugget scales with the kernel
         gradient = 0.5 * contract(weights)
         return self.score(f, parameters), gradient + self.hyperprior.gradient(parameters)
 
 
+def _squares(columns: Array) -> Array:
+    """Sum of squares of each column."""
+    return np.asarray(np.einsum("ij,ij->j", columns, columns))
+
+
 def _mean_factors(chol: Array, basis: Array, centred: Array, precision: float) -> Factors:
-    white = linalg.solve_triangular(chol, centred, lower=True, check_finite=False)
+    white = solve(chol, centred)
     G = basis.T @ basis + precision * np.eye(basis.shape[1])
-    chol_basis = linalg.cholesky(G, lower=True, check_finite=False)
-    beta = linalg.cho_solve((chol_basis, True), basis.T @ white, check_finite=False)
+    chol_basis = cholesky(G)
+    assert chol_basis is not None
+    beta = solve(chol_basis, solve(chol_basis, basis.T @ white), transposed=True)
     return Factors(chol, basis, chol_basis, beta, white - basis @ beta, precision)

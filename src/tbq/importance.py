@@ -6,7 +6,6 @@ in, so that no region of the prior goes unseen and no weight is unbounded where 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from scipy import linalg, special
 from scipy.sparse import csgraph
 from scipy.stats import qmc
 
+from tbq import mixtures
 from tbq.evidence import systematic_resample
 from tbq.types import Array, IntArray
 
@@ -167,24 +167,20 @@ def dependent_blocks(y: Array) -> list[IntArray]:
 
 
 def _fit_block(y: Array, columns: IntArray, floor: float = 1e-3) -> Block:
-    from sklearn.mixture import GaussianMixture
-
     part, half, d = y[:, columns], len(y) // 2, len(columns)
     best, best_score = None, -np.inf
     for k in _COMPONENTS:
         if k * (d + 2) > half:
             break
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a fit that has not fully converged is as good a proposal
-            fitted = GaussianMixture(k, reg_covar=floor, max_iter=60, random_state=0).fit(part[:half])
-        score = float(fitted.score(part[half:]))
+        fitted = mixtures.fit(part[:half], k, floor)
+        score = float(fitted.log_density(part[half:]).mean())
         if score < best_score + 0.005:
             break
         best, best_score = fitted, score
     if best is None:  # fewer draws than one component needs
         return Block(columns, np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-    factors = np.array([linalg.cholesky(c, lower=True) for c in best.covariances_])
-    return Block(columns, best.weights_, best.means_, _INFLATION * factors)
+    factors = np.asarray(np.linalg.cholesky(best.covariances), dtype=float)
+    return Block(columns, best.weights, best.means, _INFLATION * factors)
 
 
 def sample(

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
 
-from tbq.types import Array
+from tbq.types import Array, IntArray
 
 _SQRT5 = np.sqrt(5.0)
-_BLOCK = 2**13  # elements of an additive covariance computed at once
+_BLOCK = 2**16  # elements computed at once
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class HyperPrior:
         return -(parameters - self.mean) / self.sd**2
 
 
-# The symmetric matrix k(xᵢ, xⱼ), of which only the lower triangle need be filled, and the function that takes
-# symmetric weights to Σᵢⱼ weightsᵢⱼ ∂k(xᵢ, xⱼ)/∂parameter for each hyperparameter.
+# The symmetric matrix k(xᵢ, xⱼ), of which only the upper triangle need be filled, and the function that takes an upper
+# triangle of weights (zeros below) to Σᵢⱼ weightsᵢⱼ ∂k(xᵢ, xⱼ)/∂parameter for each hyperparameter.
 Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
 
 
@@ -71,12 +72,18 @@ class ArdKernel:
     """amplitude² κ(r), r² = Σ (xᵢ − x'ᵢ)²/ℓᵢ²: a radial profile κ with one length-scale per parameter."""
 
     name: str
-    profile: Callable[[Array], Array]  # κ as a function of r²
-    slope: Callable[[Array], Array]  # −2 dκ/d(r²): then ∂κ/∂log ℓᵢ = slope · (xᵢ − x'ᵢ)²/ℓᵢ²
+    profile: Callable[[Array], Array]  # κ as a function of r², which it may overwrite
+    slope: Callable[[Array], Array]  # −2 dκ/d(r²): then ∂κ/∂log ℓᵢ = slope · (xᵢ − x'ᵢ)²/ℓᵢ²; the same
 
     def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
-        lengths, amplitude = np.exp(parameters[:-1]), np.exp(parameters[-1])
-        return amplitude**2 * self.profile(_squared_distances(a / lengths, b / lengths))
+        lengths, variance = np.exp(parameters[:-1]), np.exp(2.0 * parameters[-1])
+        left, right = _stretched(a / lengths, b / lengths)
+        value = np.empty((len(a), len(b)))
+        width = max(_BLOCK // max(len(b), 1), 1)
+        for i in range(0, len(a), width):  # in blocks that stay in the processor's cache
+            part = np.matmul(left[i : i + width], right, out=value[i : i + width])
+            np.multiply(self.profile(np.maximum(part, 0.0, out=part)), variance, out=part)
+        return value
 
     def diagonal(self, parameters: Array, a: Array) -> Array:
         return np.full(len(a), np.exp(2.0 * parameters[-1]))
@@ -85,13 +92,17 @@ class ArdKernel:
         def at(parameters: Array) -> tuple[Array, Callable[[Array], Array]]:
             scaled = x / np.exp(parameters[:-1])
             variance = np.exp(2.0 * parameters[-1])
-            squared = _squared_distances(scaled, scaled)
-            value = variance * self.profile(squared)
+            left, right = _stretched(scaled, scaled)
+            squared = np.maximum(left @ right, 0.0)
+            profile = self.profile(squared.copy())
+            value = variance * profile
 
             def contract(weights: Array) -> Array:
-                pull = weights * self.slope(squared) * variance
-                lengths = 2.0 * (pull.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", pull @ scaled, scaled))
-                return np.append(lengths, 2.0 * np.sum(weights * value))
+                of_amplitude = 2.0 * np.vdot(weights, value)
+                pull = weights * (profile if self.slope is self.profile else self.slope(squared.copy()))
+                sums = pull.sum(axis=0) + pull.sum(axis=1)
+                lengths = sums @ scaled**2 - 2.0 * np.einsum("ij,ij->j", pull @ scaled, scaled)
+                return np.append(variance * lengths, of_amplitude)
 
             return value, contract
 
@@ -157,12 +168,18 @@ class AdditiveKernel:
         single, half = single[active, None], 0.5 * pair[np.ix_(active, active)]
         a, b = (a / lengths)[:, active].T, (b / lengths)[:, active].T
         value = np.empty((a.shape[1], b.shape[1]))
-        width = max(_BLOCK // a.shape[1], 1)
-        for i in range(0, b.shape[1], width):  # in blocks that stay in the processor's cache
-            gap = (a[:, :, None] - b[:, None, i : i + width]).reshape(len(active), -1)
-            factors = np.exp(-0.5 * gap**2)
-            terms = factors * (single + half @ factors)
-            value[:, i : i + width] = terms.sum(axis=0).reshape(a.shape[1], -1)
+        width = max(_BLOCK // max(len(active), 1), 1)
+        height = max(width // max(b.shape[1], 1), 1)
+        for i in range(0, a.shape[1], height):  # in blocks that stay in the processor's cache
+            for j in range(0, b.shape[1], width):
+                gaps = a[:, i : i + height, None] - b[:, None, j : j + width]
+                factors = gaps.reshape(len(active), -1)
+                factors *= factors
+                np.exp(np.multiply(factors, -0.5, out=factors), out=factors)
+                terms = half @ factors
+                terms += single
+                terms *= factors
+                value[i : i + height, j : j + width] = terms.sum(axis=0).reshape(gaps.shape[1:])
         return value
 
     def diagonal(self, parameters: Array, a: Array) -> Array:
@@ -171,24 +188,33 @@ class AdditiveKernel:
 
     def gram(self, x: Array) -> Gram:
         n, d = x.shape
-        lower = np.tril_indices(n)
-        distances = (x[lower[0]] - x[lower[1]]).T ** 2  # (d, n(n+1)/2)
-        count = np.where(lower[0] == lower[1], 1.0, 2.0)  # each off-diagonal element counts twice
+        height = max(_BLOCK // (n * d), 1)
+        rows = [slice(i, min(i + height, n)) for i in range(0, n, height)]  # of the upper triangle, with a bit more
+        distances = [((x[r, None, :] - x[None, r.start :, :]) ** 2).reshape(-1, d).T.copy() for r in rows]
 
         def at(parameters: Array) -> tuple[Array, Callable[[Array], Array]]:
             lengths, single, pair = self._split(parameters, d)
-            squared = distances / lengths[:, None] ** 2
-            factors = np.exp(-0.5 * squared)
-            partners = pair @ factors
-            value = np.zeros((n, n))
-            value[lower] = single @ factors + 0.5 * np.einsum("ij,ij->j", factors, partners)
+            shrink, half = -0.5 / lengths[:, None] ** 2, 0.5 * pair
+            value, kept = np.zeros((n, n)), []
+            for r, distance in zip(rows, distances, strict=True):
+                factors = shrink * distance
+                np.exp(factors, out=factors)
+                terms = half @ factors
+                terms += single[:, None]
+                terms *= factors
+                value[r, r.start :] = terms.sum(axis=0).reshape(-1, n - r.start)
+                kept.append(factors)
 
             def contract(weights: Array) -> Array:
-                weighted = factors * (weights[lower] * count)
-                gradient_lengths = np.einsum("ij,ij->i", weighted * squared, single[:, None] + partners)
-                products = weighted @ factors.T
-                gradient_pairs = 2.0 * (pair * products)[np.triu_indices(d, 1)]
-                return np.concatenate([gradient_lengths, 2.0 * single * weighted.sum(axis=1), gradient_pairs])
+                of_lengths, sums, products = np.zeros(d), np.zeros(d), np.zeros((d, d))
+                for r, distance, factors in zip(rows, distances, kept, strict=True):
+                    weighted = factors * weights[r, r.start :].reshape(-1)
+                    sums += weighted.sum(axis=1)
+                    products += weighted @ factors.T
+                    weighted *= distance
+                    of_lengths += np.einsum("ij,ij->i", weighted, single[:, None] + pair @ factors)
+                of_pairs = 2.0 * (pair * products)[_pairs(d)]
+                return np.concatenate([of_lengths / lengths**2, 2.0 * single * sums, of_pairs])
 
             return value, contract
 
@@ -207,30 +233,45 @@ class AdditiveKernel:
     def _split(parameters: Array, d: int) -> tuple[Array, Array, Array]:
         """Length-scales, variances of parameters, and the symmetric matrix of variances of pairs."""
         pair = np.zeros((d, d))
-        pair[np.triu_indices(d, 1)] = np.exp(2.0 * parameters[2 * d :])
+        pair[_pairs(d)] = np.exp(2.0 * parameters[2 * d :])
         return np.exp(parameters[:d]), np.exp(2.0 * parameters[d : 2 * d]), pair + pair.T
 
 
-def _squared_distances(a: Array, b: Array) -> Array:
+@cache
+def _pairs(d: int) -> tuple[IntArray, IntArray]:
+    return np.triu_indices(d, 1)
+
+
+def _stretched(a: Array, b: Array) -> tuple[Array, Array]:
+    """Two matrices whose product is the squared distances |aᵢ − bⱼ|², but for rounding."""
     # Shifting to a common centre first keeps the cancellation harmless for far-off, close-by points.
     center = a.mean(axis=0)
     a, b = a - center, b - center
-    squared = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)[None, :] - 2.0 * (a @ b.T)
-    return np.maximum(squared, 0.0)
+    left = np.column_stack([-2.0 * a, np.einsum("ij,ij->i", a, a), np.ones(len(a))])
+    return left, np.vstack([b.T, np.ones(len(b)), np.einsum("ij,ij->i", b, b)])
 
 
 def _matern52_profile(squared: Array) -> Array:
-    r = _SQRT5 * np.sqrt(squared)
-    return np.asarray((1.0 + r + r * r / 3.0) * np.exp(-r))
+    r = _scaled_root(squared)
+    return _times_exp(r * r / 3.0 + r + 1.0, r)
 
 
 def _matern52_slope(squared: Array) -> Array:
-    r = _SQRT5 * np.sqrt(squared)
-    return np.asarray((5.0 / 3.0) * (1.0 + r) * np.exp(-r))
+    r = _scaled_root(squared)
+    return _times_exp((5.0 / 3.0) * r + 5.0 / 3.0, r)
+
+
+def _scaled_root(squared: Array) -> Array:
+    return np.sqrt(np.multiply(squared, 5.0, out=squared), out=squared)
+
+
+def _times_exp(value: Array, r: Array) -> Array:
+    value *= np.exp(np.negative(r, out=r), out=r)
+    return value
 
 
 def _se(squared: Array) -> Array:
-    return np.asarray(np.exp(-0.5 * squared))
+    return np.exp(np.multiply(squared, -0.5, out=squared), out=squared)
 
 
 SE = ArdKernel("se", _se, _se)

@@ -18,6 +18,10 @@ from tbq.gp import GP, NUGGET, Projection, hyperparameter_draws
 from tbq.surrogate import WILD
 from tbq.types import Array, IntArray
 
+_ROWS = 128  # of a double sum, computed at once
+_MOST_TERMS = 120  # more than |a| of five nats needs
+_NEGLIGIBLE = 1e-12  # share of a sum that its further terms may have
+
 
 @dataclass(frozen=True)
 class Warp:
@@ -92,7 +96,11 @@ class LogNormal:
 
     def covariance(self, a: Points, b: Points) -> Array:
         """Of the log-likelihood, without inflation."""
-        return self.gp.covariance(a.latent, b.latent) * np.outer(a.slope, b.slope)
+        value = self.gp.covariance(a.latent, b.latent)
+        if self.warp is not None:
+            value *= a.slope[:, None]
+            value *= b.slope
+        return value
 
     def log_likelihood(self, points: Points) -> tuple[Array, Array]:
         return points.mean, points.variance
@@ -116,14 +124,8 @@ class LogNormal:
     def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
         """PEUR's double integral without pairing: Σ_kl w_k w_l (e^{a_k a_l} − 1) = Σ_n (Σ_k w_k a_kⁿ)²/n!."""
         a = self._shift(new, nodes, gamma)
-        total = np.zeros(len(a))
-        power = np.broadcast_to(weights, a.shape)
-        factorial = 1.0
-        for n in range(1, _terms(float(np.max(np.abs(a), initial=0.0))) + 1):
-            power = power * a
-            factorial *= n
-            total += power.sum(axis=1) ** 2 / factorial
-        return total
+        parts = [_double_sums(a[i : i + _ROWS], weights) for i in range(0, len(a), _ROWS)]
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def believe(self, z: Array) -> LogNormal:
         mean = float(self.gp.project(z[None, :]).mean[0])
@@ -145,12 +147,27 @@ class LogNormal:
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
         predictive = new.slope * np.sqrt(new.latent.variance + noise)
-        a = self.inflation * gamma * self.covariance(new, nodes) / predictive[:, None]
+        a = self.covariance(new, nodes)
+        a *= (self.inflation * gamma / predictive)[:, None]
+        if np.max(np.abs(a), initial=0.0) <= WILD:
+            return a
         excess = np.maximum(np.abs(a) - WILD, 0.0)
         return np.sign(a) * (np.minimum(np.abs(a), WILD) + excess / (1.0 + excess))
 
 
-def _terms(largest: float) -> int:
-    """Terms after which the series Σ (a²)ⁿ/n! has converged to 1e-12 of its sum, for |a| ≤ largest."""
-    x = largest**2
-    return int(np.ceil(x + 6.0 * np.sqrt(x) + 12.0)) if x > 1e-12 else 1
+def _double_sums(a: Array, weights: Array) -> Array:
+    """Σ_n (Σ_k w_k a_kⁿ)²/n! for each row of a, to 1e-12 of itself.
+
+    Sums of even powers bound all that follow: with x the largest a², term n + m is at most xᵐ n!/(n + m)! times term n.
+    """
+    x = float(np.max(a * a, initial=0.0))
+    power, total, factorial = a * weights, np.zeros(len(a)), 1.0
+    for n in range(1, _MOST_TERMS):
+        factorial *= n
+        term = power.sum(axis=1) ** 2 / factorial
+        total += term
+        rest = x / (n + 1)
+        if n % 2 == 0 and rest < 0.5 and np.all(2.0 * rest * term <= _NEGLIGIBLE * total):
+            break
+        power *= a
+    return total
