@@ -116,10 +116,10 @@ def test_stopping_needs_the_condition_twice_in_a_row():
 def test_the_upper_bound_holds_the_others_back_but_not_peur():
     settings = resolve(2, acquisition="puq")
     limit = settings.bound_factor * 0.04
-    assert engine.condition_met(settings, cov=0.03, bound=limit, tolerance=0.04)
-    assert not engine.condition_met(settings, cov=0.03, bound=limit + 1e-9, tolerance=0.04)
-    assert not engine.condition_met(settings, cov=0.05, bound=0.06, tolerance=0.04)
-    assert engine.condition_met(resolve(2, acquisition="peur"), cov=0.03, bound=9.0, tolerance=0.04)
+    assert settings.satisfied(cov=0.03, bound=limit, tolerance=0.04)
+    assert not settings.satisfied(cov=0.03, bound=limit + 1e-9, tolerance=0.04)
+    assert not settings.satisfied(cov=0.05, bound=0.06, tolerance=0.04)
+    assert resolve(2, acquisition="peur").satisfied(cov=0.03, bound=9.0, tolerance=0.04)
 
 
 @pytest.mark.parametrize("shift", [-1e6, 1e6])

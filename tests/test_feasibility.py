@@ -119,6 +119,23 @@ def test_half_of_the_prior_may_be_infeasible():
         assert "zero beyond a learned border" in result.summary()
 
 
+def test_after_a_rare_success_runs_are_made_near_it():
+    def log_likelihood(theta):  # feasible in a fiftieth of the prior
+        return -np.sum(theta**2) if np.sum(theta**2) < 0.41 else -np.inf
+
+    prior = tbq.Prior({"a": stats.uniform(-4, 8), "b": stats.uniform(-4, 8)})
+    session = tbq.Session(prior, seed=0)
+    outcomes = []
+    while outcomes.count("ok") < 3:
+        [proposal] = session.ask(1)
+        value = log_likelihood(proposal.theta)
+        session.tell(proposal.id, log_likelihood=value)
+        outcomes.append("zero" if np.isinf(value) else "ok")
+    first = outcomes.index("ok")
+    assert first > 10  # by chance
+    assert len(outcomes) - first < 15
+
+
 def test_a_border_may_be_curved():
     def log_likelihood(theta):
         return -0.5 * np.sum((theta / 0.8) ** 2) if np.sum(theta**2) < 1.44 else -np.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tbq import evidence, tempering
 from tbq.acquisition import Target
 from tbq.assessment import Assessment
+from tbq.feasibility import Region
 from tbq.population import Population
 from tbq.prior import Prior
 from tbq.settings import Settings
@@ -16,6 +18,7 @@ from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 _REACH = 1.5  # distances between two members that a point may lie beyond one of them
+_POOL = 2048  # points of the prior to choose from
 _HEAVIEST = 50  # points of a quadrature that are suspected where its error is large
 
 
@@ -43,6 +46,14 @@ def exploration(
     index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
     log_prior = prior.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
+
+
+def promising(prior: Prior, regions: Sequence[Region], n: int, rng: np.random.Generator) -> Array:
+    """Points of the prior where runs may succeed, drawn by the square of that chance: most are near a success."""
+    theta = prior.sample(_POOL, rng)
+    z = prior.to_working(theta)
+    _, weights = evidence.normalise(2.0 * np.sum([region.log_probability(z) for region in regions], axis=0))
+    return theta[rng.choice(_POOL, n, replace=False, p=weights)]
 
 
 def beyond(z: Array, n: int, prior: Prior, rng: np.random.Generator) -> Array:

@@ -119,8 +119,9 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
         new = surprise.surprises(surrogate, gamma, state.prior, state.evaluations, evaluations)
         state = replace(state, surprises=state.surprises + new)
     state = replace(state, evaluations=done, pending=pending)
-    if len(done) >= state.settings.n_initial and sum(e.status is Status.OK for e in done) >= _LEAST_RUNS:
-        state = _learn(state)
+    if len(done) >= state.settings.n_initial:
+        state = _find_borders(state)
+        state = _learn(state) if sum(e.status is Status.OK for e in done) >= _LEAST_RUNS else state
     if state.stop is None and len(done) >= state.settings.max_evaluations:
         return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
     return state
@@ -130,11 +131,13 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
 
 
 def _design_points(state: State, n: int) -> list[Proposal]:
-    """The next points of the initial design; a second design follows where the first gave too few successes."""
+    """The next points of the initial design; more follow where it gave too few successes, near those there were."""
     size = state.settings.n_initial
     round_, position = divmod(state.next_id, size)
     n = min(n, size - position)
     theta = state.prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
+    if regions := [r for r in (state.border, state.reach) if r is not None]:
+        theta = aims.promising(state.prior, regions, n, stream(state.seed, "few", state.next_id))
     return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
 
 
@@ -170,7 +173,6 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
 
 def _learn(state: State) -> State:
     """Fit, assess, and go as far as the runs so far allow: through stages, to a check, to the end."""
-    state = _find_borders(state)
     if state.check is not None and not state.check.complete(state.evaluations):
         return state
     surrogate, memory = _fit(state)
@@ -186,7 +188,7 @@ def _learn(state: State) -> State:
     if learning.better_without_outputs(_runs(state), memory, surrogate, state.population):
         return _learn(_without_outputs(state))
     if state.satisfied >= _IN_A_ROW:
-        state = _assess_all(state)
+        state = replace(state, assessment=look_again(state))
     return _end(state, surrogate) if state.assessment and _certain(state) else state
 
 
@@ -256,7 +258,7 @@ def _conclude_check(state: State, check: validation.Check, surrogate: Surrogate[
     state = _ascend(state, surrogate) if state.settings.free_stages else _assess(state, surrogate)
     if not believed or state.satisfied == 0 or state.learned is None or state.learned.gamma < 1.0:
         return replace(state, satisfied=0)
-    state = _assess_all(state)
+    state = replace(state, assessment=look_again(state))
     return replace(state, satisfied=0, stop=Stop.CONVERGED if _certain(state) else None)
 
 
@@ -298,7 +300,7 @@ def _assess(state: State, surrogate: Surrogate[Any]) -> State:
     log_prior = state.prior.log_density_working
     weight = _search_weight(state)
     target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)
-    met = condition_met(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
+    met = settings.satisfied(cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
     record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description)
     return replace(
         state,
@@ -321,10 +323,10 @@ def _ascend(state: State, surrogate: Surrogate[Any]) -> State:
 
 def _search_weight(state: State) -> Callable[[Array], Array] | None:
     """What a run's worth is weighted by: the chance that it does not fail and, for the paper, the last density."""
-    reach, population, log_prior = state.reach, state.population, state.prior.log_density_working
+    population, log_prior = state.population, state.prior.log_density_working
     if state.settings.weighted_search:
         return lambda z: population.log_density_at(z) + log_prior(z)
-    return None if reach is None else reach.log_probability
+    return None if state.reach is None else state.reach.log_probability
 
 
 def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
@@ -339,12 +341,6 @@ def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
     elif state.border is not None:  # nor are points where the likelihood is zero
         limit = np.sqrt((1.0 + limit**2) * (1.0 + tempering.weight_cov(log_terms(0.0)) ** 2) - 1.0)
     return tempering.next_gamma(log_terms, state.population.gamma, limit)
-
-
-def condition_met(settings: Settings, cov: float, bound: float, tolerance: float) -> bool:
-    """eq:StopCond: the cheap upper bound first, then the exact coefficient of variation; PEUR uses only that."""
-    bounded = settings.acquisition == "peur" or bound <= settings.bound_factor * tolerance
-    return bounded and cov <= tolerance
 
 
 def _screen(state: State, target: Target, points: Any) -> Array:

@@ -59,6 +59,12 @@ class Settings:
             return [(name, ACQUISITIONS[name]) for name in (ENSEMBLE * n)[:n]]
         return [(self.acquisition, ACQUISITIONS[self.acquisition])] * n
 
+    def satisfied(self, cov: float, bound: float, tolerance: float) -> bool:
+        """eq:StopCond: the cheap upper bound first, then the exact coefficient of variation; PEUR uses only that."""
+        if self.acquisition != "peur" and bound > self.bound_factor * tolerance:
+            return False
+        return cov <= tolerance
+
 
 def resolve(
     dim: int,
