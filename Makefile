@@ -3,13 +3,20 @@ PYTHON ?= python3
 PROBLEM ?= u3
 BIN = .venv/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test docs pages lint format clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py $(PROBLEM)
 
 test: .venv/installed lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+docs: .venv/installed  # the site, in build/docs; warnings are errors
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs build/docs
+	@echo "The documentation is in build/docs/index.html"
+
+pages: .venv/installed  # run every page and rewrite its outputs and figures
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .

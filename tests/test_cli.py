@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -325,36 +324,3 @@ def test_durations():
         "2.5 h",
         "4.6 days",
     ]
-
-
-# --- the examples -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def exact():
-    """Log-evidence of the frame of both examples, by quadrature over the prior's quantiles."""
-    u = (np.arange(1200) + 0.5) / 1200
-    k1 = 29.7e6 * stats.lognorm(0.498, scale=1.67).ppf(u)[:, None]
-    k2 = 29.7e6 * stats.lognorm(0.627, scale=1.18).ppf(u)[None, :]
-    m1, m2 = 16.5e3, 16.1e3
-    half, product = ((k1 + k2) / m1 + k2 / m2) / 2, k1 * k2 / (m1 * m2)
-    frequencies = [np.sqrt(half + sign * np.sqrt(half**2 - product)) / (2 * np.pi) for sign in (-1, 1)]
-    log_likelihood = stats.norm.logpdf(frequencies[0], 3.13, 0.1) + stats.norm.logpdf(frequencies[1], 9.83, 0.3)
-    return np.log(np.mean(np.exp(log_likelihood)))
-
-
-def test_the_example_of_a_command(tmp_path, exact):
-    done = cli("run", ROOT / "examples/external/case.toml", "--out", tmp_path / "run")
-    assert done.exit_code == 0, done.output
-    log_evidence, sd = map(float, evidence_of(tmp_path / "run"))
-    assert log_evidence == pytest.approx(exact, abs=3 * sd)
-
-
-def test_the_example_of_a_umbridge_model(tmp_path, exact):
-    with socket.socket() as s:
-        if s.connect_ex(("127.0.0.1", 4242)) == 0:
-            pytest.skip("something else uses port 4242")
-    demo = [sys.executable, str(ROOT / "examples/umbridge/demo.py"), "--out", str(tmp_path / "run")]
-    subprocess.run(demo, check=True, capture_output=True, timeout=120)
-    log_evidence, sd = map(float, evidence_of(tmp_path / "run"))
-    assert log_evidence == pytest.approx(exact, abs=3 * sd)

@@ -3,16 +3,13 @@
 import csv
 import json
 import pickle
-import re
 import warnings
 import zipfile
 from dataclasses import fields, replace
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pytest
-from matplotlib import pyplot
 from scipy import stats
 
 import tbq
@@ -294,23 +291,3 @@ def test_what_is_missing_is_named(gaussian, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ImportError, match=r"needs xarray: pip install 'tbq\[arviz\]'"):
         gaussian.to_arviz()
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_the_page_on_sharing_runs(gaussian, tmp_path, monkeypatch, capsys):
-    _arviz()
-    pytest.importorskip("corner")
-    pytest.importorskip("getdist")
-    matplotlib.use("Agg")
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parent.parent / "docs/sharing.md").read_text()
-    scope = {"tbq": tbq, "result": gaussian, "other": replace(gaussian, log_evidence=-7.0), "model": model}
-    for block in re.findall(r"```python\n(.*?)```", page, re.S):
-        exec(block, scope)
-    assert {p.name for p in tmp_path.iterdir()} == {"run.tbq", "run.nc", "draws.csv", "corner.png"}
-    printed = capsys.readouterr().out
-    assert "true runs" in printed
-    assert "ratio" in printed
-    means = scope["draws"].getMeans()
-    np.testing.assert_allclose(means, gaussian.samples.mean(axis=0), atol=1e-6)
-    pyplot.close("all")
