@@ -72,7 +72,7 @@ def measure(name: str, acquisition: str, seeds: range) -> str:
 
 def main(n: int = 10, acquisition: str = "peur", *names: str) -> None:
     lines = [
-        "# One random pairing against all pairs",
+        f"# One random pairing against all pairs: {acquisition.upper()}",
         "",
         f"Made by `python benchmarks/pairing.py {n} {acquisition}`: BQ at the paper's settings, {n} seeds.",
         "The same runs are stopped by either estimate of the evidence's variance; none goes on after the sum over all",

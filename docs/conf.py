@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
+from pydoc import locate
 from typing import Any
 
 import ziamath.fonts
@@ -37,7 +39,8 @@ myst_heading_anchors = 3
 html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # what an argument may be is said in its description
-autodoc_default_options = {"members": True, "undoc-members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True, "undoc-members": True}
+toc_object_entries_show_parents = "hide"
 napoleon_google_docstring = False
 
 
@@ -56,13 +59,27 @@ def _mathml(block: bool) -> Any:
     return visit
 
 
-def _plain_bars(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def _plain_bars(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
     """|x| in a docstring is an absolute value, not a substitution; ``|`` in code stays."""
     for i, line in enumerate(lines):
         parts = re.split(r"(``.*?``)", line)
-        lines[i] = "".join(part if part.startswith("``") else part.replace("|", r"\|") for part in parts)
+        lines[i] = "".join(
+            part if part.startswith("``") else part.replace("|", r"\|") for part in parts
+        )
+
+
+def _comment(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """An attribute is described by the comment behind it."""
+    owner = locate(name.rpartition(".")[0])
+    if what == "attribute" and inspect.isclass(owner):
+        source, own = inspect.getsource(owner), name.rpartition(".")[2]
+        if found := re.search(rf"^    {own}\b[^\n#]*?  # (.+)$", source, re.M):
+            lines[:] = [found[1][0].upper() + found[1][1:], ""]
 
 
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", _comment)
     app.connect("autodoc-process-docstring", _plain_bars)
     app.add_html_math_renderer("mathml", (_mathml(False), None), (_mathml(True), None))

@@ -32,7 +32,10 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 FIGURES = DOCS / "figures/pages"
-_BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```\n|^<!-- (?P<hidden>run)\n(?P<code>.*?)^-->\n", re.M | re.S)
+_BLOCK = re.compile(
+    r"^```(?P<kind>\w+)\n(?P<body>.*?)^```\n|^<!-- (?P<hidden>run)\n(?P<code>.*?)^-->\n",
+    re.M | re.S,
+)
 _FILE = re.compile(r"# file: (\S+)\n")
 _NUMBER = re.compile(r"[-+−]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
 _DURATION = re.compile(r"0 (?:ms|s|min|h)\b(?: 0 (?:s|min)\b)?")
@@ -94,7 +97,9 @@ def run(page: Path, folder: Path) -> Run:
                 Path(named[1]).parent.mkdir(parents=True, exist_ok=True)
                 Path(named[1]).write_text(block.body[named.end() :])
             elif block.kind in ("python", "run"):
-                printed.append((block, _python(block, f"{page.name}, line {block.line}", scope)))
+                printed.append(
+                    (block, _python(block, f"{page.name}, line {block.line}", scope))
+                )
             elif block.kind == "sh":
                 printed.append((block, _shell(block.body)))
     return Run(scope, tuple(printed))
@@ -123,7 +128,9 @@ def _shell(body: str) -> str:
         env=environment,
     )
     if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of\n{body}\n{done.stdout}\n{done.stderr}")
+        raise RuntimeError(
+            f"exit code {done.returncode} of\n{body}\n{done.stdout}\n{done.stderr}"
+        )
     return done.stdout
 
 
@@ -173,7 +180,10 @@ def shape(output: str) -> list[str]:
 
     Other processors round differently, and a run may take another path: other digits, one stage more.
     """
-    lines = [" ".join(_DURATION.sub("0 s", _NUMBER.sub("0", line)).split()) for line in output.strip().splitlines()]
+    lines = [
+        " ".join(_DURATION.sub("0 s", _NUMBER.sub("0", line)).split())
+        for line in output.strip().splitlines()
+    ]
     return [line for i, line in enumerate(lines) if i == 0 or line != lines[i - 1]]
 
 

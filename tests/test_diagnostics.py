@@ -197,6 +197,15 @@ def test_nothing_learned():
     assert "no licence" in result.summary()
 
 
+def test_a_run_that_ended_before_anything_was_learned_has_passed_nothing():
+    session = Session(BOX, seed=0)
+    for point in session.ask(4):
+        session.tell(point.id, log_likelihood=-1.0)
+    result = session.result()
+    assert result.surrogate is None
+    assert "Do not rely on this yet" in result.summary()
+
+
 # --- runs that are bad on purpose ---------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ def findings(result: Result) -> tuple[Finding, ...]:
     """All that can be said of a result. What it does not hold, or its surrogate does not offer, is left out."""
     if result.surrogate is None:
         advice = "Look at the messages of the failed runs; tbq check runs the model once and explains what it saw."
-        return (_at_least("successful runs", float(_count_ok(result)), 3.0, result.stop.value, advice),)
+        return (Finding("successful runs", float(_count_ok(result)), 3.0, False, result.stop.value, advice),)
     return tuple(finding for check in _CHECKS for finding in check(result))
 
 
