@@ -315,6 +315,14 @@ def test_status_and_resume_say_when_there_is_nothing(tmp_path):
     assert "nothing was begun here" in cli("resume", tmp_path).output
 
 
+def test_status_says_how_to_go_on(tmp_path):
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path, seed=0) as session:
+        session.ask()
+    assert "was interrupted; the same call of tbq.infer goes on with it" in cli("status", tmp_path).output
+    (tmp_path / "case.toml").touch()
+    assert f"was interrupted; `tbq resume {tmp_path}` goes on with it" in "".join(status.lines(tmp_path))
+
+
 def test_durations():
     assert [duration(s) for s in (0.0123, 9.0, 45.2, 150, 9000, 400_000)] == [
         "0.012 s",

@@ -53,7 +53,8 @@ def _verdict(contents: journal.Contents, alive: bool, folder: Path) -> str:
         return f"ended. {contents.stop.value}"
     if alive:
         return f"runs; the last news is {duration(time.time() - (folder / journal.FILE).stat().st_mtime)} old"
-    return f"was interrupted; `tbq resume {folder}` goes on with it"
+    how = f"`tbq resume {folder}`" if (folder / "case.toml").exists() else "the same call of tbq.infer"
+    return f"was interrupted; {how} goes on with it"
 
 
 def _runs(contents: journal.Contents, evaluations: tuple[Evaluation, ...]) -> str:
