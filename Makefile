@@ -16,6 +16,7 @@ docs: .venv/installed  # the site, in build/docs; warnings are errors
 	@echo "The documentation is in build/docs/index.html"
 
 pages: .venv/installed  # run every page and rewrite its outputs and figures
+	$(BIN)/python benchmarks/acquisitions.py
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py
 
 lint: .venv/installed

@@ -126,6 +126,7 @@ def _shell(body: str) -> str:
         capture_output=True,
         text=True,
         env=environment,
+        timeout=300,
     )
     if done.returncode:
         raise RuntimeError(
