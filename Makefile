@@ -17,6 +17,7 @@ docs: .venv/installed  # the site, in build/docs; warnings are errors
 
 pages: .venv/installed  # run every page and rewrite its outputs and figures
 	$(BIN)/python benchmarks/acquisitions.py
+	$(BIN)/python benchmarks/figures.py readme
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/pages.py
 
 lint: .venv/installed
