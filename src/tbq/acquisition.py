@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from scipy import special
 
 from tbq.surrogate import Surrogate, log_expm1
 from tbq.types import Array
+
+_PAIRS = 2**18  # of points and nodes, looked at together
+_LARGE = 100.0  # nats that a run may reveal before sums are taken of logarithms
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,19 @@ class Target:
 Acquisition = Callable[[Target, Array], Array]
 
 
+def _in_blocks(function: Acquisition) -> Acquisition:
+    """The same function, some points at a time: what it computes for each pair of point and node stays in the cache."""
+
+    @wraps(function)
+    def blocks(target: Target, z: Array) -> Array:
+        rows = max(_PAIRS // len(target.weights), 1)
+        if len(z) <= rows:
+            return function(target, z)
+        return np.concatenate([function(target, z[i : i + rows]) for i in range(0, len(z), rows)])
+
+    return blocks
+
+
 def puq(target: Target, z: Array) -> Array:
     """Prediction uncertainty: σ_like(z) p(z) / Z (eq:PUQ)."""
     return puq_at(target, target.surrogate.at(z), z)
@@ -51,6 +68,7 @@ def puq_at(target: Target, points: Any, z: Array) -> Array:
     return log_sd + _log_posterior(target, points, z)
 
 
+@_in_blocks
 def pvc(target: Target, z: Array) -> Array:
     """Contribution to the evidence's variance: p(z) ∫ c_like(z, z') p(z') dz' / Z² (eq:PVCmodifeid).
 
@@ -60,22 +78,27 @@ def pvc(target: Target, z: Array) -> Array:
     return np.log(np.maximum(value, 0.0) + scale) + _log_posterior(target, points, z)
 
 
+@_in_blocks
 def abs_pvc(target: Target, z: Array) -> Array:
     """Its absolute value: a negative contribution is as much worth knowing."""
     value, scale, points = _variance_contribution(target, z)
     return np.log(np.abs(value) + scale) + _log_posterior(target, points, z)
 
 
+@_in_blocks
 def plur(target: Target, z: Array) -> Array:
     """Expected reduction of the likelihood's variance, over the prior, by a run at z: / Z² (eq:DefPLUR)."""
     s = target.surrogate
     revealed = s.revealed_log_ratio(s.at(z), target.nodes, target.gamma)
-    log_relative = s.log_mean(target.nodes, target.gamma) - target.log_evidence
     with np.errstate(divide="ignore"):
-        log_weights = np.log(target.weights)
-    return np.asarray(special.logsumexp(log_expm1(revealed) + log_relative + log_weights, axis=1))
+        log_weights = np.log(target.weights) + s.log_mean(target.nodes, target.gamma) - target.log_evidence
+    if np.max(revealed, initial=0.0) > _LARGE:
+        return np.asarray(special.logsumexp(log_expm1(revealed) + log_weights, axis=1))
+    top = float(np.max(log_weights))
+    return top + np.log(np.expm1(np.maximum(revealed, 1e-30)) @ np.exp(log_weights - top))
 
 
+@_in_blocks
 def peur(target: Target, z: Array) -> Array:
     """Expected reduction of the evidence's variance by a run at z: / Z² (eq:DefPEUR), by the full double sum."""
     s = target.surrogate
