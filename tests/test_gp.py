@@ -268,3 +268,44 @@ def test_the_matrix_between_two_sets_is_the_covariance_of_the_training_points_in
         monkeypatch.setattr(kernels, "_BLOCK", block)
         np.testing.assert_allclose(kernel.gram(x)(parameters)[0][upper], expected[upper], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(kernel.matrix(parameters, x, x[:4]), expected[:, :4], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("basis", ["constant", "quadratic"])
+@pytest.mark.parametrize("kernel", [SE, ADDITIVE], ids=lambda k: k.name)
+def test_a_process_extended_by_new_points_is_the_one_built_of_all(kernel, basis, monkeypatch):
+    x, y, rng = data(d=3)
+    noise = rng.uniform(1e-4, 1e-2, len(x))
+    parameters = kernel.hyperprior(3, float(np.std(y))).mean
+    known = gps.build(x[:20], y[:20], noise[:20], kernel, basis, parameters)
+    whole = gps.build(x, y, noise, kernel, basis, parameters)
+    monkeypatch.setattr(gps._Problem, "factorise", lambda *_: pytest.fail("factorised anew"))
+    longer = gps.build(x, y, noise, kernel, basis, parameters, known=known)
+    longer = gps.build(x, y, noise, kernel, basis, parameters, known=longer)  # by none
+    z = rng.uniform(-2, 2, (9, 3))
+    np.testing.assert_allclose(longer.predict(z), whole.predict(z), rtol=1e-8, atol=1e-8)
+    assert longer.score == pytest.approx(whole.score, rel=1e-10)
+
+
+def test_a_process_that_knows_other_points_noise_or_lengths_is_not_extended():
+    x, y, _ = data()
+    parameters = np.log([0.7, 1.3, 2.5])
+    whole = gps.build(x, y, 1e-4, SE, "constant", parameters)
+    for known in (
+        gps.build(x[::-1][:10], y[::-1][:10], 1e-4, SE, "constant", parameters),
+        gps.build(x[:10], y[:10], 1e-3, SE, "constant", parameters),
+        gps.build(x[:10], y[:10], 1e-4, SE, "constant", parameters + 0.1),
+        gps.build(x[:10], y[:10], 1e-4, MATERN52, "constant", parameters),
+    ):
+        gp = gps.build(x, y, 1e-4, SE, "constant", parameters, known=known)
+        np.testing.assert_array_equal(gp.factors.chol, whole.factors.chol)
+
+
+def test_hyperparameters_of_many_points_are_searched_with_a_part_of_them(monkeypatch):
+    x, y, _ = data(n=60)
+    exact = gps.fit(x, y, 1e-4, SE)
+    monkeypatch.setattr(gps, "_MOST_FITTED", 40)
+    monkeypatch.setattr(gps, "_FIRST_FITTED", 15)
+    gp = gps.fit(x, y, 1e-4, SE)
+    assert len(gp.x) == 60
+    np.testing.assert_allclose(gp.parameters, exact.parameters, atol=0.7)
+    assert gp.score > exact.score - 5.0

@@ -12,8 +12,8 @@ from kill_loop import OPTIONS, PRIOR, log_likelihood
 from scipy import stats
 
 import tbq
-from tbq import journal
-from tbq.evaluation import Status
+from tbq import engine, journal
+from tbq.evaluation import Proposal, Status, judge
 
 SCRIPT = Path(__file__).parent / "kill_loop.py"
 
@@ -296,3 +296,18 @@ def test_a_warm_start_of_other_parameters_is_refused(whole):
         tbq.Session(other, warm_start=whole[0])
     with pytest.raises(tbq.TbqError, match=r"theta must have shape \(1,\); got \(2,\)"):
         tbq.Session(tbq.Prior({"a": stats.norm()}), warm_start=whole[0].evaluations)
+
+
+def test_ten_thousand_runs_are_replayed_without_searching_all_that_are_out_for_each(monkeypatch):
+    n = 10_000
+    theta = PRIOR.sample(n, seed=0)
+    proposals = [Proposal(i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
+    runs = [journal.run_record(judge(p, -0.5, 0.0)) for p in reversed(proposals)]
+    session = tbq.Session(PRIOR, seed=0, n_initial=n + 1, max_evaluations=2 * n)
+    monkeypatch.setattr(session, "_pending", lambda *_: pytest.fail("searched"))
+    remember, sizes = engine.remember, []
+    monkeypatch.setattr(engine, "remember", lambda state, new: sizes.append(len(new)) or remember(state, new))
+    session.replay([*(journal.ask_record([p]) for p in proposals), *runs[1:]])
+    assert sizes == [n]
+    assert [e.id for e in session.evaluations] == list(reversed(range(n - 1)))
+    assert [p.id for p in session.pending] == [n - 1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -29,6 +30,8 @@ _BLOCK_ELEMENTS = 2**22  # of a covariance with the training points, computed at
 _ENOUGH = 1e-5  # relative gain of the score below which the search for hyperparameters ends
 _ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
 _DIFFERENCE = 0.02  # step of the finite differences of the score's gradient
+_MOST_FITTED = 1000  # points that a search for hyperparameters sees
+_FIRST_FITTED = 250  # points with which it starts where nothing is known yet
 _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
 
@@ -125,10 +128,9 @@ class GP:
             return np.vstack([self.covariance(a.take(part), b) for part in parts])
         if b.again is not None:
             return self.covariance(b, a).T
-        value = self.kernel.matrix(self.parameters, a.x, b.x)
-        value -= a.v.T @ b.v
-        value += a.u.T @ b.u
-        return value
+        value = self.kernel.matrix(self.parameters, a.x, b.x).T
+        value = blas.dgemm(-1.0, b.v.T, a.v.T, 1.0, value, trans_b=1, overwrite_c=1)
+        return np.asarray(blas.dgemm(1.0, b.u.T, a.u.T, 1.0, value, trans_b=1, overwrite_c=1).T)
 
     def condition(self, x: Array, y: float, noise: float) -> GP:
         """The same process with one more point, by a rank-one extension of the factors (no refit)."""
@@ -136,15 +138,10 @@ class GP:
         prior_variance = float(self.kernel.diagonal(self.parameters, x[None, :])[0])
         extra = noise + NUGGET * prior_variance
         corner = np.sqrt(max(prior_variance + extra - float(point.v[:, 0] @ point.v[:, 0]), extra))
-        n = len(self.x)
-        chol = np.zeros((n + 1, n + 1), order="F")
-        chol[:n, :n], chol[n, :n], chol[n, n] = self.factors.chol, point.v[:, 0], corner
-        h = basis_functions(self.basis, x[None, :])[0]
-        row = (h - point.v[:, 0] @ self.factors.basis) / corner
+        h = basis_functions(self.basis, x[None, :])
+        chol, basis = _appended(self.factors, point.v, np.array([[corner]]), h)
         values = np.append(self.y, y)
-        factors = _mean_factors(
-            chol, np.vstack([self.factors.basis, row]), values - self.offset, self.factors.precision
-        )
+        factors = _mean_factors(chol, basis, values - self.offset, self.factors.precision)
         return replace(
             self,
             x=np.vstack([self.x, x]),
@@ -173,13 +170,18 @@ def build(
     basis: Basis,
     parameters: Array,
     units: tuple[float, float] | None = None,
+    known: GP | None = None,
 ) -> GP:
     """The process at given hyperparameters. Raises :class:`TbqError` where its covariance has no factor.
 
     ``units`` are offset and scale of a process that was conditioned since it was fitted; else they are the values' own.
+    ``known`` is a process at the same hyperparameters whose points are the first of these: its factor is extended, at
+    a cost of n² for each new point.
     """
     problem = _Problem.of(x, y, noise, kernel, basis, units)
-    factors = problem.factorise(parameters)
+    factors = problem.extend(known, parameters) if known is not None else None
+    if factors is None:
+        factors = problem.factorise(parameters)
     if factors is None:
         raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
     score = problem.score(factors, parameters)
@@ -197,9 +199,14 @@ def fit(
 ) -> GP:
     """The process whose hyperparameters maximise marginal likelihood times prior.
 
-    The search starts at the prior's centre (``cold``), at ``warm``, or at both.
+    The search starts at the prior's centre (``cold``), at ``warm``, or at both. Of more than ``_MOST_FITTED`` points it
+    sees a part, evenly taken; where there is nothing to start from, that is first done with a smaller part.
     """
-    problem = _Problem.of(x, y, noise, kernel, basis)
+    noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
+    if warm is None and len(y) > 2 * _FIRST_FITTED:
+        some = slice(None, None, len(y) // _FIRST_FITTED)
+        warm, cold = fit(x[some], y[some], noise[some], kernel, basis).parameters, False
+    problem = _part(_MOST_FITTED, x, y, noise, kernel, basis, units_of(y, noise))
     prior = problem.hyperprior
 
     def objective(parameters: Array) -> tuple[float, Array]:
@@ -231,10 +238,9 @@ def log_posterior(
 def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[GP]:
     """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
     units = (gp.offset, gp.scale)
-    problem = _Problem.of(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, units)
+    problem = _part(_MOST_FITTED, gp.x, gp.y, gp.noise, gp.kernel, gp.basis, units)
     prior = problem.hyperprior
-    here = problem.score(gp.factors, gp.parameters)  # not gp.score, which is of the data that it was fitted to
-    slope = problem.log_posterior(gp.parameters)[1]
+    here, slope = problem.log_posterior(gp.parameters)  # not gp.score, which is of the data that it was fitted to
     hessian = np.array(
         [
             (slope - problem.log_posterior(gp.parameters + e)[1]) / _DIFFERENCE
@@ -258,12 +264,13 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
 class _Problem:
     """A training set and a model, ready to be scored at any hyperparameters."""
 
+    x: Array
     centred: Array
     noise: Array
     offset: float
     scale: float
+    kernel: Kernel
     basis: Array
-    gram: Gram
     hyperprior: HyperPrior
 
     @staticmethod
@@ -276,9 +283,35 @@ class _Problem:
         units: tuple[float, float] | None = None,
     ) -> _Problem:
         noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
-        offset, scale = units or (float(np.mean(y)), float(max(np.std(y), np.sqrt(np.mean(noise)))))
+        offset, scale = units or units_of(y, noise)
         functions, hyperprior = basis_functions(basis, x), kernel.hyperprior(x.shape[1], scale)
-        return _Problem(y - offset, noise, offset, scale, functions, kernel.gram(x), hyperprior)
+        return _Problem(x, y - offset, noise, offset, scale, kernel, functions, hyperprior)
+
+    @cached_property
+    def gram(self) -> Gram:
+        return self.kernel.gram(self.x)
+
+    @property
+    def precision(self) -> float:
+        return 1.0 / (COEFFICIENT_SD * self.scale) ** 2
+
+    def extend(self, known: GP, parameters: Array) -> Factors | None:
+        """Factors from those of a process that knows the first points; None where it does not."""
+        n = len(known.x)
+        same = known.kernel is self.kernel and np.array_equal(known.parameters, parameters) and n <= len(self.x)
+        if not (same and np.array_equal(known.x, self.x[:n]) and np.array_equal(known.noise, self.noise[:n])):
+            return None
+        if n == len(self.x):
+            return _mean_factors(known.factors.chol, known.factors.basis, self.centred, self.precision)
+        new = self.x[n:]
+        v = solve(known.factors.chol, self.kernel.matrix(parameters, known.x, new), overwrite=True)
+        corner = self.kernel.matrix(parameters, new, new) - v.T @ v
+        corner[np.diag_indices_from(corner)] += self.noise[n:] + NUGGET * self.kernel.diagonal(parameters, new)
+        chol_corner = cholesky(corner)
+        if chol_corner is None:
+            return None
+        chol, basis = _appended(known.factors, v, chol_corner, self.basis[n:])
+        return _mean_factors(chol, basis, self.centred, self.precision)
 
     def factorise(self, parameters: Array) -> Factors | None:
         """Factors at these hyperparameters, or None where the covariance is not positive definite."""
@@ -292,7 +325,7 @@ class _Problem:
         chol = cholesky(K)
         if chol is None:
             return None
-        return _mean_factors(chol, solve(chol, self.basis), self.centred, 1.0 / (COEFFICIENT_SD * self.scale) ** 2)
+        return _mean_factors(chol, solve(chol, self.basis), self.centred, self.precision)
 
     def score(self, f: Factors, parameters: Array) -> float:
         """Log marginal likelihood plus log prior of the hyperparameters."""
@@ -321,6 +354,27 @@ class _Problem:
         weights.reshape(-1)[:: len(alpha) + 1] *= 0.5 * (1.0 + NUGGET)  # the nugget scales with the kernel
         gradient = 0.5 * contract(weights)
         return self.score(f, parameters), gradient + self.hyperprior.gradient(parameters)
+
+
+def units_of(y: Array, noise: Array) -> tuple[float, float]:
+    """Offset and scale in which values are modelled."""
+    return float(np.mean(y)), float(max(np.std(y), np.sqrt(np.mean(noise))))
+
+
+def _part(
+    most: int, x: Array, y: Array, noise: Array, kernel: Kernel, basis: Basis, units: tuple[float, float]
+) -> _Problem:
+    """The problem with at most so many of the points, evenly taken."""
+    some = slice(None, None, -(-len(y) // most))
+    return _Problem.of(x[some], y[some], noise[some], kernel, basis, units)
+
+
+def _appended(known: Factors, v: Array, corner: Array, functions: Array) -> tuple[Array, Array]:
+    """L and L⁻¹H with more rows: v = L⁻¹ k(X, new) and the new points' own factor and basis functions."""
+    n, m = v.shape
+    chol = np.zeros((n + m, n + m), order="F")
+    chol[:n, :n], chol[n:, :n], chol[n:, n:] = known.chol, v.T, corner
+    return chol, np.vstack([known.basis, solve(corner, functions - v.T @ known.basis)])
 
 
 def _squares(columns: Array) -> Array:

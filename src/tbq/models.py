@@ -44,6 +44,8 @@ class Memory:
     chosen_at: int = 0
     fitted_at: int = 0
     warm: Mapping[Model, Array] = field(default_factory=dict)
+    gamma: float = 1.0  # tempering that it was fitted for
+    last: gps.GP | None = None  # the process in use, to be extended by new points
 
 
 def competitors(choice: KernelChoice, dim: int) -> list[Model]:
@@ -65,7 +67,7 @@ def competitors(choice: KernelChoice, dim: int) -> list[Model]:
 
 def pace(n: int) -> int:
     """New points after which hyperparameters are fitted again: one more run in 200 hardly moves them."""
-    return 1 if n < 60 else 2 if n < 120 else 4 if n < 200 else 8
+    return 1 if n < 60 else 2 if n < 120 else 4 if n < 200 else max(8, n // 50)
 
 
 def fit(
@@ -79,7 +81,8 @@ def fit(
     """
     n, model = len(y), memory.model
     if model is not None and n - memory.fitted_at < pace(n):
-        return _surrogate(x, y, noise, model, gamma, memory.warm[model])[0], memory
+        surrogate, _ = _surrogate(x, y, noise, model, memory.gamma, memory.warm[model], known=memory.last)
+        return surrogate, replace(memory, last=surrogate.gp)
     everyone = n >= _GROWTH * memory.contest_at
     models = competitors(choice, x.shape[1]) if everyone else list(memory.contenders)
     due = everyone or model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
@@ -95,6 +98,8 @@ def fit(
         contenders=tuple(m for m in fitted if fitted[m][1] > fitted[best][1] - _HOPELESS) if due else memory.contenders,
         chosen_at=n if due else memory.chosen_at,
         fitted_at=n,
+        gamma=gamma,
+        last=fitted[best][0].gp,
         warm={**memory.warm, **{m: s.gp.parameters for m, (s, _) in fitted.items()}},
     )
     return fitted[best][0], memory
@@ -110,6 +115,7 @@ def _surrogate(
     *,
     search: bool = False,
     cold: bool = False,
+    known: gps.GP | None = None,
 ) -> tuple[LogNormal, float]:
     """One model at given hyperparameters, or at its best ones, and its score."""
     warp = Warp(float(np.max(y))) if model.warped else None
@@ -122,7 +128,7 @@ def _surrogate(
     if search or warm is None:
         gp = gps.fit(x, values, noise, kernel, model.basis, warm, cold)
     else:
-        gp = gps.build(x, values, noise, kernel, model.basis, warm)
+        gp = gps.build(x, values, noise, kernel, model.basis, warm, known=known)
     return LogNormal(gp, warp=warp), gp.score + (warp.log_jacobian(y) if warp else 0.0)
 
 

@@ -204,8 +204,10 @@ class Session:
     def record(self, evaluations: Sequence[Evaluation]) -> None:
         """Take in runs already judged; they are on the disk when this returns."""
         with self._lock:
+            out = {p.id for p in self.pending}
             for evaluation in evaluations:
-                self._pending("tell", evaluation.id)
+                if evaluation.id not in out:
+                    self._pending("tell", evaluation.id)  # says what is wrong
             self._append(*(journal.run_record(e) for e in evaluations))
             self._untold.extend(evaluations)
             told = {e.id for e in evaluations}
@@ -254,15 +256,20 @@ class Session:
 
     def replay(self, records: Sequence[journal.Record]) -> None:
         """Take in records of a journal. Proposals are not chosen again: only learning costs time."""
+        out, asked = {p.id: p for p in self.pending}, []
         for record in records:
             if record["kind"] == "ask":
-                self.state = engine.remember(self.state, journal.proposals_of(record))
+                asked += journal.proposals_of(record)
+                out.update((p.id, p) for p in asked[-len(record["proposals"]) :])
             elif record["kind"] == "run":
-                self._untold.append(journal.run_of(record, self._pending("replay", record["id"])))
+                proposal = out.pop(record["id"], None) or self._pending("replay", record["id"])
+                self._untold.append(journal.run_of(record, proposal))
             elif record["kind"] == "learn":
+                self.state, asked = engine.remember(self.state, asked), []
                 self._take_in()
             if record["kind"] in ("ask", "end"):
                 self._seconds = float(record.get("seconds", 0.0))
+        self.state = engine.remember(self.state, asked)
         self._again = list(self.pending)
         if records and records[-1]["kind"] == "learn":
             self._note_end()
@@ -295,7 +302,8 @@ def earlier(source: WarmStart, prior: Prior, likelihood: Any = None) -> list[Eva
     for e in evaluations:
         if e.theta.shape != (prior.dim,):
             raise ArgumentError(f"warm_start: theta must have shape ({prior.dim},); got {e.theta.shape}")
-    inside = [e for e in evaluations if prior.contains(e.theta)]
+    within = prior.contains(np.array([e.theta for e in evaluations]).reshape(-1, prior.dim))
+    inside = [e for e, ok in zip(evaluations, within, strict=True) if ok]
     _say_left_out(len(evaluations) - len(inside), len(evaluations), "lie outside the prior")
     from_outputs = getattr(likelihood, "from_outputs", None)
     if from_outputs is not None:
