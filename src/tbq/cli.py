@@ -248,6 +248,24 @@ def bench_calibration(
     print(f"Runs and tables are in {out}")
 
 
+@bench_app.command("overhead")
+def bench_overhead(
+    dimensions: Annotated[list[int] | None, typer.Option(min=1, help="Parameters; may be repeated.")] = None,
+    points: Annotated[list[int] | None, typer.Option(min=20, help="Runs so far; may be repeated.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the measurements and tables.")] = Path("docs/benchmarks"),
+) -> None:
+    """Measure our own time and memory per run, how they grow, and acquisitions at the paper's size."""
+    from tbq import overhead
+
+    wanted = overhead.tasks(dimensions or overhead.DIMENSIONS, points or overhead.POINTS)
+    with _progress(len(wanted)) as report:
+        rows, acquisitions = overhead.study(wanted, out, report)
+    _print_table("seconds of processor time", overhead.COLUMNS, overhead.table_rows(rows))
+    _print_table("exponents of growth", overhead.EXPONENT_COLUMNS, overhead.exponent_rows(rows))
+    _print_table("acquisitions at the paper's size", overhead.PAPER_COLUMNS, overhead.paper_table_rows(acquisitions))
+    print(f"Measurements and tables are in {out}")
+
+
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
