@@ -12,7 +12,7 @@ Cov(F, F⁺) Cov(F', F⁺)/Var(F⁺). It reveals L only where it is feasible, wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from scipy import special
 from tbq import gp as gps
 from tbq import signs
 from tbq.kernels import SE
+from tbq.models import pace
 from tbq.surrogate import Surrogate, log_expm1
 from tbq.types import Array, BoolArray, IntArray
 
@@ -51,6 +52,7 @@ class Region:
     """Belief about where runs succeed: where a process is positive."""
 
     gp: gps.GP
+    fitted_at: int = 0  # outcomes that its hyperparameters were fitted to
 
     def at(self, z: Array) -> Side:
         latent = self.gp.project(z)
@@ -75,7 +77,7 @@ class Region:
         """After a run at z that ends as expected."""
         latent = self.gp.project(z[None, :])
         _, site = signs.match(np.where(latent.mean > 0.0, 1.0, -1.0), latent.mean, latent.variance + _LEAST_VARIANCE)
-        return Region(self.gp.condition(z, float(site.values[0]), float(site.noise[0])))
+        return replace(self, gp=self.gp.condition(z, float(site.values[0]), float(site.noise[0])))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Region]:
         """The same outcomes with other plausible hyperparameters."""
@@ -91,7 +93,11 @@ def learn(z: Array, good: BoolArray, last: Region | None) -> Region | None:
     """
     if good.all() or not good.any():
         return None
-    return Region(signs.fit(z, np.where(good, 1.0, -1.0), SE, "linear", None if last is None else last.gp.parameters))
+    sign = np.where(good, 1.0, -1.0)
+    if last is not None and len(z) - last.fitted_at < pace(len(z)):
+        start = signs.Sites.of(last.gp, z)
+        return replace(last, gp=signs.at(z, sign, SE, "linear", last.gp.parameters, start))
+    return Region(signs.fit(z, sign, SE, "linear", None if last is None else last.gp), len(z))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,13 @@ class Sites:
     def noise(self) -> Array:
         return 1.0 / self.precision
 
+    @staticmethod
+    def of(gp: gps.GP, x: Array) -> Sites:
+        """Those of a process that knows the first of these points, and vague ones at the others."""
+        n = len(gp.x) if np.array_equal(gp.x, x[: len(gp.x)]) else 0
+        vague = np.full(len(x) - n, _VAGUE)
+        return Sites(np.append(gp.y[:n] / gp.noise[:n], 0.0 * vague), np.append(1.0 / gp.noise[:n], vague))
+
 
 def match(sign: Array, mean: Array, variance: Array) -> tuple[Array, Sites]:
     """log ∫ Φ(sign·h/s) N(h | mean, variance) dh, and the sites that give h the mean and variance of that product."""
@@ -74,33 +81,34 @@ def propagate(covariance: Array, sign: Array, start: Sites | None = None) -> tup
     return sites, _log_mass(covariance, sign, sites, mean, variance)
 
 
-def fit(x: Array, sign: Array, kernel: Kernel, basis: gps.Basis, warm: Array | None = None) -> gps.GP:
+def fit(x: Array, sign: Array, kernel: Kernel, basis: gps.Basis, last: gps.GP | None = None) -> gps.GP:
     """The process at the hyperparameters that make the signs likeliest, times their prior."""
     prior = kernel.hyperprior(x.shape[1], _UNITS[1])
-    state: list[Sites | None] = [None]  # of the last step: where the next one starts
+    sites = None if last is None else Sites.of(last, x)
 
     def objective(parameters: Array) -> tuple[float, Array]:
-        sites, log_mass = propagate(_covariance(x, kernel, basis, parameters), sign, state[0])
-        state[0] = sites
+        nonlocal sites  # each step starts from those of the one before
+        sites, log_mass = propagate(_covariance(x, kernel, basis, parameters), sign, sites)
         # at the sites' fixed point the gradient is that of a regression on them
         gradient = gps.log_posterior(x, sites.values, sites.noise, kernel, basis, parameters, _UNITS)[1]
         return -(log_mass + prior.log_density(parameters)), -gradient
 
-    start = prior.mean if warm is None else warm
     found = optimize.minimize(
         objective,
-        start,
+        prior.mean if last is None else last.parameters,
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(prior.low, prior.high, strict=True)),
         options={"maxiter": _STEPS, "ftol": 1e-5},
     )
-    return at(x, sign, kernel, basis, found.x)
+    return at(x, sign, kernel, basis, found.x, sites)
 
 
-def at(x: Array, sign: Array, kernel: Kernel, basis: gps.Basis, parameters: Array) -> gps.GP:
+def at(
+    x: Array, sign: Array, kernel: Kernel, basis: gps.Basis, parameters: Array, start: Sites | None = None
+) -> gps.GP:
     """The process at given hyperparameters."""
-    sites, _ = propagate(_covariance(x, kernel, basis, parameters), sign)
+    sites, _ = propagate(_covariance(x, kernel, basis, parameters), sign, start)
     return gps.build(x, sites.values, sites.noise, kernel, basis, parameters, _UNITS)
 
 
