@@ -126,7 +126,7 @@ def _shell(body: str) -> str:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=300,
+        timeout=900,  # only so that nothing hangs for ever
     )
     if done.returncode:
         raise RuntimeError(

@@ -21,6 +21,7 @@ Axes = Any  # matplotlib's types are not ours to promise
 Figure = Any
 
 _GRID = 201
+_NODES = 128  # posterior draws that an acquisition function is averaged over: double sums cost their square
 _MOST = 6  # parameters in a picture of pairs
 _MOST_NUMBERS = 8  # on the bars of the stages
 _FLOOR = -8.0  # nats below its maximum where the picture of an acquisition function ends
@@ -147,7 +148,7 @@ def acquisition(result: Result, axes: Axes, name: str = "peur") -> Axes:
         raise ArgumentError(f"name must be one of {', '.join(ACQUISITIONS)}; got {name!r}")
     grid, x, y = _grid(result, 81)
     surrogate, prior = _learned(result), result.prior
-    z = prior.to_working(result.samples[:: max(len(result.samples) // 300, 1)])
+    z = prior.to_working(result.samples[:: max(len(result.samples) // _NODES, 1)])
     weights = np.full(len(z), 1.0 / len(z))
     target = Target(surrogate, 1.0, result.log_evidence, surrogate.at(z), z, weights, prior.log_density_working)
     inside = prior.contains(grid)
