@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import spatial
 
 from tbq.engine import State, look_again, stage_record
 from tbq.result import ErrorBudget, Result, Stop
@@ -49,10 +48,8 @@ def _last_seen(state: State) -> float:
 
 
 def _failure_error(state: State, z: Array, weights: Array) -> float:
-    """−log of the posterior mass that is left without the part whose nearest run failed."""
-    failed = np.array([e.status.is_failure for e in state.evaluations])
-    if not failed.any():
+    """−log of the posterior mass that is left without the part where runs are expected to fail."""
+    if state.reach is None:
         return 0.0
-    tree = spatial.cKDTree(state.prior.to_working(np.array([e.theta for e in state.evaluations])))
-    share = float(weights @ failed[tree.query(z)[1]])
+    share = 1.0 - float(weights @ np.exp(state.reach.log_probability(z)))
     return float(-np.log(max(1.0 - share, 1e-6)))
