@@ -41,8 +41,8 @@ BATCHES: dict[str, dict[str, Any]] = {
     "batches of 8": {"batch_size": 8},
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
-OF_PARTS = ("u3", "u4", "student3", "mixture4", "banana6")
-OF_BATCHES = ("u1", "u3", "u4", "mixture4", "banana6")
+OF_PARTS = ("u3", "u4", "mixture4")
+OF_BATCHES = ("u1", "u3", "mixture4")
 
 
 @dataclass(frozen=True)
