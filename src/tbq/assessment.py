@@ -10,7 +10,7 @@ next run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,6 @@ class Assessment:
     of_quadrature: float
     target: Target  # what a further run should improve
     suspect: Array  # the point in which the most deviant surrogate believes most
-    complete: bool = True  # whether it was taken from all sides
 
     @property
     def z(self) -> Array:
@@ -111,36 +110,6 @@ def assess(
         of_quadrature=quadrature_error,
         target=target,
         suspect=suspect,
-    )
-
-
-def glance(
-    last: Assessment, surrogate: Surrogate[Any], prior: Prior, settings: Settings, seed: int, limit: float
-) -> Assessment | None:
-    """The last look again with a new surrogate over the same points, where that is enough to see that it is not sure.
-
-    None where its error may be below the limit, where the points do not fit it any more, or where other surrogates
-    were the larger part of the error: then only a new look can tell.
-    """
-    if last.of_hyperparameters > last.of_surrogate:
-        return None
-    rule = last.rule
-    points = surrogate.at(rule.z)
-    log_evidence, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
-    if _relative_error(weights, len(weights), prior) > max(2.0 * rule.sd, _GOOD_QUADRATURE):
-        return None
-    target, of_surrogate = _aim(surrogate, rule, points, weights, log_evidence, prior, settings, seed)
-    if of_surrogate <= limit:
-        return None
-    return replace(
-        last,
-        surrogate=surrogate,
-        weights=weights,
-        log_evidence=log_evidence,
-        of_surrogate=of_surrogate,
-        of_hyperparameters=0.0,  # not asked: what to do next is about the surrogate
-        target=target,
-        complete=False,
     )
 
 

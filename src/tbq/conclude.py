@@ -15,7 +15,7 @@ def result(state: State) -> Result:
         stop = Stop.NOTHING_LEARNED if state.stop else Stop.UNFINISHED
         return Result.empty(state.prior, state.evaluations, stop)
     surrogate, known = state.learned.surrogate, state.assessment
-    if known is None or known.surrogate is not surrogate or not known.complete:
+    if known is None or known.surrogate is not surrogate:
         known = look_again(state)
     errors = ErrorBudget(
         surrogate=max(state.settings.caution * known.of_surrogate, _last_seen(state)),

@@ -16,7 +16,7 @@ import numpy as np
 
 from tbq import aims, evidence, feasibility, learning, search, surprise, tempering, validation
 from tbq.acquisition import Target, puq_at
-from tbq.assessment import Assessment, assess, glance
+from tbq.assessment import Assessment, assess
 from tbq.evaluation import Evaluation, Proposal, Status
 from tbq.likelihood import GaussianLikelihood
 from tbq.particles import Moved
@@ -72,7 +72,6 @@ class State:
     learned: Learned | None = None
     satisfied: int = 0
     assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
-    looked: Assessment | None = None  # the last that was complete
     check: validation.Check | None = None  # under way: the runs that decide whether to believe the surrogate
     check_error: float = 0.0  # of the log-evidence, as the last check found it
     surprises: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
@@ -207,29 +206,19 @@ def _without_outputs(state: State) -> State:
     memory = replace(state.memory, doubt=learning.GAVE_UP)
     population = (*state.past, state.population)[0]
     state = replace(state, settings=state.settings.fallback, likelihood=None, memory=memory, population=population)
-    return replace(state, past=(), stages=(), satisfied=0, learned=None, looked=None, surprises=())
+    return replace(state, past=(), stages=(), satisfied=0, learned=None, surprises=())
 
 
 def _runs(state: State) -> learning.Runs:
     return learning.Runs(state.evaluations, state.prior, state.settings, state.likelihood)
 
 
-def _assess_all(state: State) -> State:
-    """Look at the evidence once more, from all sides; or not, where a glance says that it will not do."""
-    assert state.learned is not None
-    limit, surrogate = _ALLOWANCE * state.settings.tolerance[1], state.learned.surrogate
-    seen = state.looked and glance(state.looked, surrogate, state.prior, state.settings, state.seed, limit)
-    found = seen or look_again(state)
-    looked = found if found.complete and state.settings.inflation > 1.0 else state.looked
-    return replace(state, assessment=found, looked=looked)
-
-
 def look_again(state: State) -> Assessment:
     """The evidence by the last surrogate, by fresh quadrature and beside its rivals."""
     assert state.learned is not None
     rivals = learning.rivals(_runs(state), state.learned.gamma, state.memory)
-    known = ((*state.past, state.population), state.learned.surrogate, rivals)
-    return assess(*known, state.prior, state.settings, state.seed)
+    populations = (*state.past, state.population)
+    return assess(populations, state.learned.surrogate, rivals, state.prior, state.settings, state.seed)
 
 
 def _certain(state: State) -> bool:
