@@ -67,12 +67,20 @@ def test_the_page_says_where_tbq_is_not_better_on_the_seeds_that_both_have(peers
     runs += rows(tables, "emukit", {0: 0.01, 1: 0.01}, 100, 2.0, sd=np.nan)
     runs += rows(tables, "pyvbmc", {0: 0.45, 3: 9.0}, 80, 14.0)
     page = tables.page(runs)
-    assert "- `u1`: tbq is not better in error (0.030 against 0.010), CPU time (3.0 s against 2.0 s)." in page
+    error = "error (mean 0.030 against 0.010, median 0.030 against 0.010)"
+    assert f"- `u1`: tbq is not better in {error}, CPU time (3.0 s against 2.0 s)." in page
     assert (
         "**PyVBMC**, on 1 problems, of which both solve 1: of these tbq needs fewer calls on 1, has the smaller" in page
     )
     assert "| tbq | 3 of 3 | 40 | 0.040 | 0.320 | 5.2 | 3.0 | 3 |" in page  # √((0.2² + 0.4² + 9²) / 3)
     assert "| emukit WSABI-L | 2 of 2 | 100 | 0.010 | 0.010 |  | 2.0 |  |" in page
+
+
+def test_a_larger_median_is_no_smaller_error(peers):
+    _, _, tables = peers
+    runs = rows(tables, "tbq", {0: 0.02, 1: 0.02, 2: 0.01}, 40, 3.0)
+    runs += rows(tables, "pyvbmc", {0: 0.01, 1: 0.01, 2: 0.09}, 80, 14.0)
+    assert "not better in error (mean 0.017 against 0.037, median 0.020 against 0.010)." in tables.page(runs)
 
 
 def test_fewer_calls_of_a_peer_are_said_with_both_errors_and_equality_is_not_better(peers):
@@ -88,6 +96,7 @@ def test_runs_that_did_not_end_are_counted_but_not_averaged(peers):
     page = tables.page([*rows(tables, "tbq", {0: 0.02}, 40, 3.0), late, broken])
     assert "| GPry | 0 of 1: out of time after 70 calls |" in page
     assert "| nautilus | 0 of 1: ValueError: a/b |" in page
+    assert "- Not run: `u2`, `u3`, `u4`, `dof2`, `dof3`, `mixture4`, `banana6`, `correlated8`, `ten`.\n" in page
     assert page.count("- Not solved by GPry: `u1`.") == page.count("- Not solved by nautilus: `u1`.") == 1
 
 
@@ -147,6 +156,18 @@ def test_a_peer_that_breaks_is_a_row_with_the_last_line_of_its_error(peers, monk
     row = study.run("pyvbmc", "u1", 0)
     assert row.ended == "ModuleNotFoundError: No module named 'pyvbmc'"
     assert row.calls == 0
+
+
+def test_a_method_that_fails_is_a_row_with_what_it_had(peers, monkeypatch):
+    _, methods, _ = peers
+
+    def broken(target, seed):
+        target.log_likelihood(np.zeros(2))
+        raise np.linalg.LinAlgError("singular\nmatrix")
+
+    monkeypatch.setitem(methods.METHODS, "tbq", ("tbq", "tbq", broken))
+    row = methods.run("tbq", "u1", 0)
+    assert (row["ended"], row["calls"]) == ("LinAlgError: singular", 1)
 
 
 def test_every_peer_is_pinned_without_a_host(peers):

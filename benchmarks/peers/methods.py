@@ -216,6 +216,8 @@ def run(method: str, problem: str, seed: int) -> dict[str, Any]:
         answer, ended = function(target, seed), "itself"
     except OutOfTimeError:
         answer, ended = Answer(np.nan, np.nan, False), "out of time"
+    except Exception as error:
+        answer, ended = Answer(np.nan, np.nan, False), f"{type(error).__name__}: {error}".splitlines()[0]
     signal.setitimer(signal.ITIMER_PROF, 0.0)
     seconds = time.process_time() - start - target.seconds
     known = tbq.__version__ if distribution == "tbq" else version(distribution)

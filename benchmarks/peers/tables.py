@@ -94,13 +94,18 @@ def solved(runs: list[Run]) -> bool:
     return all(r.ended == "itself" for r in runs) and score(runs).error < SOLVED
 
 
+def _errors(s: Score) -> tuple[float, float]:
+    return s.error, s.median_error
+
+
 def shortfalls(ours: Score, theirs: Score) -> list[str]:
     """In which respects tbq is not better, in words."""
     found = []
     if ours.calls >= theirs.calls:
         found.append(f"calls ({ours.calls:,.0f} against {theirs.calls:,.0f})")
-    if not ours.error < theirs.error:
-        found.append(f"error ({ours.error:.3f} against {theirs.error:.3f})")
+    if not (ours.error < theirs.error and ours.median_error < theirs.median_error):
+        mean, median = (f"{a:.3f} against {b:.3f}" for a, b in zip(_errors(ours), _errors(theirs), strict=True))
+        found.append(f"error (mean {mean}, median {median})")
     if ours.cpu_seconds >= theirs.cpu_seconds:
         found.append(f"CPU time ({ours.cpu_seconds:.1f} s against {theirs.cpu_seconds:.1f} s)")
     return found
@@ -132,7 +137,9 @@ def verdict(runs: list[Run], peer: str) -> list[str]:
         unsolved = [f"`{problem}`" for problem, pair in tried.items() if not solved(pair[i])]
         if unsolved:
             lines.append(f"- Not solved by {name}: {', '.join(unsolved)}.")
-    return [*lines, ""]
+    if len(tried) < len(PROBLEMS):
+        lines.append(f"- Not run: {', '.join(f'`{problem}`' for problem in PROBLEMS if problem not in tried)}.")
+    return [*lines, *[""] * (lines[-1] != "")]
 
 
 NAMES = {
@@ -209,6 +216,6 @@ Everyone has the settings that its documentation gives as default; `benchmarks/p
 Errors are those of the log-evidence against the exact one: 0.02 is 2 %. CPU seconds are those outside the likelihood
 and the prior's quantiles, without importing the package; a run that had not ended after {limit:.0f} CPU seconds was
 stopped. *rms error / stated* is about 1 where stated errors are honest. A comparison uses only the seeds that both
-have; there are few, so that small differences mean little. A problem is solved where all runs ended in time and their
-mean error is below {solved}.
+have; there are few, so that small differences mean little. An error is smaller where
+mean and median are; a problem is solved where all runs ended in time and their mean error is below {solved}.
 """
