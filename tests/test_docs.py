@@ -91,6 +91,13 @@ def test_the_table_of_acquisition_functions_is_that_of_the_runs():
     assert (ROOT / "docs/benchmarks/acquisitions.md").read_text() == page
 
 
+def test_the_tables_of_the_readme_are_those_of_the_runs():
+    overview = runpy.run_path(str(ROOT / "benchmarks/overview.py"))
+    for page in overview["PAGES"]:
+        assert overview["fill"](page.read_text()) == page.read_text()
+        assert overview["table"]() in page.read_text()
+
+
 # --- the README ---------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from tbq.result import Result
 from tbq.types import Array
 
 _FAR = 0.1  # relative error from which on a run is called wrong
-_NORMAL_90 = float(stats.norm.ppf(0.95))
+NORMAL_90 = float(stats.norm.ppf(0.95))
 COLUMNS = (
     *("problem", "d", "runs", "calls", "mean error", "median", "largest", "bias", "> 10 %", "rms z", "90 % covers"),
     *("TV", "modes", "converged", "> 3 sd", "CPU s"),
@@ -131,7 +131,7 @@ def _cells(runs: Sequence[Run]) -> list[str]:
         f"{100 * error.mean():+.1f} %",
         f"{int(get('far').sum())}",
         f"{np.sqrt(np.mean(z**2)):.2f}",
-        f"{np.mean(np.abs(z) < _NORMAL_90):.2f}",
+        f"{np.mean(np.abs(z) < NORMAL_90):.2f}",
         f"{get('distance').mean():.3f}",
         "" if np.isnan(modes).all() else f"{np.nanmax(modes):.2f}",
         f"{int(get('converged').sum())}",
