@@ -175,5 +175,5 @@ def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"
         )
-    # Early stages only have to lead somewhere: spending runs on them buys nothing (docs/benchmarks/choices.md).
+    # Early stages only have to lead somewhere: spending runs on them buys nothing (docs/benchmarks/ablation.md).
     return (values[0], values[1]) if len(values) == 2 else (min(2.5 * values[0], 0.99), values[0])
