@@ -46,14 +46,13 @@ def line(name: str, runs: list[calibration.Run]) -> str:
 
 
 def of_paper(name: str) -> str:
-    """Calls and error of its TBQ row with the smallest error."""
+    """Calls and error of its TBQ row that is nearest to the exact evidence."""
     rows = [r for r in bench.paper_rows() if r.problem == name and r.method.startswith("TBQ")]
-    if not rows:
-        return ""
-    best = min(rows, key=lambda r: np.nan_to_num(r.relative_error, nan=np.inf))
-    return f"{best.n_call:.0f} calls" + (
-        " (another problem)" if name in OTHERS else f", {100 * best.relative_error:.1f} %"
-    )
+    if not rows or name in OTHERS:
+        return "another problem" if rows else ""
+    exact = problems.get(name).reference.evidence
+    error, calls = min((abs(r.evidence_mean / exact - 1.0), r.n_call) for r in rows)
+    return f"{calls:.0f} calls, {100 * error:.1f} %"
 
 
 def fill(text: str) -> str:
