@@ -90,6 +90,7 @@ def convergence(result: Result, axes: Axes) -> Axes:
     axes.fill_between(n, log_evidence - sd, log_evidence + sd, color=_SKY, alpha=0.4, lw=0, label="± 1 sd then")
     axes.plot(n, log_evidence, color=_BLUE, lw=1.5, marker="o", ms=3)
     axes.axhline(result.log_evidence, color="black", lw=1, ls="--", label="final")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False)
     return axes
 
