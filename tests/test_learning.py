@@ -35,7 +35,7 @@ def test_a_gaussian_likelihood_is_learned_by_its_outputs():
     result = run(likelihood)
     assert isinstance(result.surrogate, Outputs)
     assert result.converged
-    assert result.n_evaluations <= 18
+    assert result.n_evaluations <= 18  # 17 on average, docs/benchmarks/rough.md
     assert result.notes == ()
     assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=3.0 * result.log_evidence_sd)
     assert result.log_evidence_sd < 0.02

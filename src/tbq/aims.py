@@ -50,10 +50,10 @@ def exploration(
 
 def promising(prior: Prior, regions: Sequence[Region], n: int, rng: np.random.Generator) -> Array:
     """Points of the prior where runs may succeed, drawn by the square of that chance: most are near a success."""
-    theta = prior.sample(_POOL, rng)
+    theta = prior.sample(max(_POOL, n), rng)
     z = prior.to_working(theta)
     _, weights = evidence.normalise(2.0 * np.sum([region.log_probability(z) for region in regions], axis=0))
-    return theta[rng.choice(_POOL, n, replace=False, p=weights)]
+    return theta[rng.choice(len(theta), n, replace=False, p=weights)]
 
 
 def beyond(z: Array, n: int, prior: Prior, rng: np.random.Generator) -> Array:

@@ -51,5 +51,5 @@ def _failure_error(state: State, z: Array, weights: Array) -> float:
     """−log of the posterior mass that is left without the part where runs are expected to fail."""
     if state.reach is None:
         return 0.0
-    share = 1.0 - float(weights @ np.exp(state.reach.log_probability(z)))
-    return float(-np.log(max(1.0 - share, 1e-6)))
+    left = float(weights @ np.exp(state.reach.log_probability(z)))
+    return float(-np.log(max(left, 1e-6)))
