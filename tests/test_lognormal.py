@@ -1,5 +1,7 @@
 """Moments of the log-normal surrogate against sampling the Gaussian process."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,13 @@ def test_systematic_resampling_keeps_each_count_within_one():
     assert np.all(np.abs(counts - 500 * weights) <= 1.0)
     one_hot = np.eye(5)[4]
     assert np.all(evidence.systematic_resample(one_hot, 10, rng) == 4)
+
+
+def test_deflation_narrows_the_mean_alone(model):
+    surrogate, points, _ = model
+    narrow = replace(surrogate, deflation=0.5, cap=0.2)
+    mean, variance = surrogate.log_likelihood(points)
+    expected = mean + 0.5 * np.minimum(0.5 * np.sqrt(variance), 0.2) ** 2
+    assert narrow.log_mean(points, 1.0) == pytest.approx(expected)
+    assert np.array_equal(narrow.log_ratio(points, points, 1.0), surrogate.log_ratio(points, points, 1.0))
+    assert np.array_equal(narrow.log_spread(points, 1.0), surrogate.log_spread(points, 1.0))

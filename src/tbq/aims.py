@@ -11,18 +11,21 @@ from tbq import evidence, tempering
 from tbq.acquisition import Target
 from tbq.assessment import Assessment
 from tbq.feasibility import Region
-from tbq.population import Population
+from tbq.population import Population, log_optimistic
 from tbq.prior import Prior
 from tbq.settings import Settings
 from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 _REACH = 1.5  # distances between two members that a point may lie beyond one of them
+_PROFILES = 64
+_TRIALS = 64  # members of the population that are tried for each
 _POOL = 2048  # points of the prior to choose from
 _HEAVIEST = 50  # points of a quadrature that are suspected where its error is large
 
 
 def exploration(
+    turn: int,
     whole: Population,
     current: Population,
     surrogate: Surrogate[Any],
@@ -30,12 +33,24 @@ def exploration(
     settings: Settings,
     rng: np.random.Generator,
 ) -> tuple[Target, Array]:
-    """A flat target where the stages do not look: over the whole prior, or just beyond the current population.
+    """A flat target where the stages do not look, and the points to choose from.
 
-    In the plane the prior is small enough; above, the two take turns at random.
+    In the plane that is the whole prior. Above, a prior is too large for that alone, and four looks take turns: over
+    the whole prior, along profiles, past the population, and at the highest likelihood that there may be.
     """
-    past = prior.dim > 2 and rng.random() < 0.5
-    z = beyond(current.z, settings.candidates, prior, rng) if past else whole.z[: settings.candidates]
+    look = turn % 4 if prior.dim > 2 else 0
+    if look == 0:
+        z = whole.z[: settings.candidates]
+    elif look == 1:
+        z = profiles(current.z, whole.z, surrogate, prior, rng)
+    else:
+        z = beyond(current.z, settings.candidates, prior, rng)
+    target = _flat(z, surrogate, prior, settings, rng)
+    return target, z if look < 3 else peak(np.vstack([z, current.z]), surrogate, settings)
+
+
+def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator) -> Target:
+    """The evidence over these points, tempered until no few of them carry it."""
     points = surrogate.at(z)
 
     def log_terms(gamma: float) -> Array:
@@ -45,7 +60,31 @@ def exploration(
     log_evidence, weights = evidence.normalise(log_terms(gamma))
     index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
     log_prior = prior.log_density_working
-    return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior), z
+    return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior)
+
+
+def profiles(z: Array, of_prior: Array, surrogate: Surrogate[Any], prior: Prior, rng: np.random.Generator) -> Array:
+    """Points with one parameter as the prior has it and the others as the surrogate likes them best with that.
+
+    A ridge that narrows is missed by everything that follows the mass; these points run along it to its ends.
+    """
+    column = rng.integers(z.shape[1], size=_PROFILES)
+    value = of_prior[rng.integers(len(of_prior), size=_PROFILES), column]
+    members = z[rng.integers(len(z), size=_PROFILES * _TRIALS)]
+    trials = members.copy()
+    trials[np.arange(len(trials)), np.repeat(column, _TRIALS)] = np.repeat(value, _TRIALS)
+    inside = np.isfinite(prior.log_density_working(trials))
+    trials = np.where(inside[:, None], trials, members)
+    mean, _ = surrogate.log_likelihood(surrogate.at(trials))
+    best = np.argmax(mean.reshape(_PROFILES, _TRIALS), axis=1)
+    return trials[np.arange(_PROFILES) * _TRIALS + best]
+
+
+def peak(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
+    """The point where the likelihood may be highest; all points where it is known there."""
+    best = [int(np.argmax(log_optimistic(surrogate, z, 1.0, settings.optimism)))]
+    known = surrogate.log_spread(surrogate.at(z[best]), 1.0)[0] <= settings.tolerance[1]
+    return z if known else z[best]
 
 
 def promising(prior: Prior, regions: Sequence[Region], n: int, rng: np.random.Generator) -> Array:

@@ -14,9 +14,7 @@ def result(state: State) -> Result:
     if state.learned is None:
         stop = Stop.NOTHING_LEARNED if state.stop else Stop.UNFINISHED
         return Result.empty(state.prior, state.evaluations, stop)
-    surrogate, known = state.learned.surrogate, state.assessment
-    if known is None or known.surrogate is not surrogate:
-        known = look_again(state)
+    known = state.assessment or look_again(state)
     errors = ErrorBudget(
         surrogate=max(state.settings.caution * known.of_surrogate, _last_seen(state)),
         hyperparameters=known.of_hyperparameters,
@@ -26,7 +24,7 @@ def result(state: State) -> Result:
     )
     return Result(
         prior=state.prior,
-        surrogate=surrogate,
+        surrogate=known.surrogate,
         log_evidence=known.log_evidence,
         errors=errors,
         samples=state.prior.from_working(known.draws),

@@ -154,8 +154,9 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
             aim, candidates = aims.unsettled(state.assessment)
         elif settings.explore_every and number % settings.explore_every == 0:
-            whole, rng = state.past[0] if state.past else state.population, stream(state.seed, "exploration", number)
-            aim, candidates = aims.exploration(whole, state.population, target.surrogate, prior, settings, rng)
+            turn, rng = number // settings.explore_every, stream(state.seed, "exploration", number)
+            populations = (state.past[0] if state.past else state.population, state.population)
+            aim, candidates = aims.exploration(turn, *populations, target.surrogate, prior, settings, rng)
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
         choice = search.choose([named], aim, candidates, all_known, domain, climb=settings.climb)[0]
@@ -216,9 +217,10 @@ def _runs(state: State) -> learning.Runs:
 def look_again(state: State) -> Assessment:
     """The evidence by the last surrogate, by fresh quadrature and beside its rivals."""
     assert state.learned is not None
-    rivals = learning.rivals(_runs(state), state.learned.gamma, state.memory)
-    populations = (*state.past, state.population)
-    return assess(populations, state.learned.surrogate, rivals, state.prior, state.settings, state.seed)
+    deflation = surprise.deflation(state.settings.inflation, state.surprises)
+    surrogate = learning.deflated(state.learned.surrogate, deflation)
+    rivals = learning.rivals(_runs(state), state.learned.gamma, deflation, state.memory)
+    return assess((*state.past, state.population), surrogate, rivals, state.prior, state.settings, state.seed)
 
 
 def _certain(state: State) -> bool:

@@ -145,8 +145,9 @@ def fit_bells(z: Array, rng: np.random.Generator) -> Bells:
     z = np.unique(z, axis=0)
     z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
     mean = z.mean(axis=0)
-    root = linalg.cholesky(np.atleast_2d(np.cov(z.T)) + 1e-12 * np.eye(z.shape[1]), lower=True)
-    block = _fit_block(linalg.solve_triangular(root, (z - mean).T, lower=True).T, np.arange(z.shape[1]), 1e-6)
+    away = z - mean  # nothing at all where chains never left one point
+    root = linalg.cholesky(away.T @ away / max(len(z) - 1, 1) + 1e-12 * np.eye(z.shape[1]), lower=True)
+    block = _fit_block(linalg.solve_triangular(root, away.T, lower=True).T, np.arange(z.shape[1]), 1e-6)
     factors = np.einsum("ij,kjl->kil", root, block.factors / _INFLATION * _BELL_INFLATION)
     return Bells(block.weights, mean + block.means @ root.T, factors)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tbq import components, doubt, models
 from tbq.evaluation import Evaluation, Status
+from tbq.feasibility import Bounded
 from tbq.likelihood import GaussianLikelihood
 from tbq.lognormal import LogNormal
 from tbq.population import Population
@@ -61,12 +62,19 @@ def fit_values(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tu
     return surrogate, replace(memory, values=values)
 
 
-def rivals(runs: Runs, gamma: float, memory: Memory) -> list[tuple[Surrogate[Any], float]]:
+def deflated(surrogate: Surrogate[Any], deflation: float) -> Surrogate[Any]:
+    """With the mean likelihood that the surprises so far speak for; outputs have theirs without any cap or guess."""
+    if isinstance(surrogate, Bounded):
+        return replace(surrogate, inner=deflated(surrogate.inner, deflation))
+    return replace(surrogate, deflation=deflation) if isinstance(surrogate, LogNormal) else surrogate
+
+
+def rivals(runs: Runs, gamma: float, deflation: float, memory: Memory) -> list[tuple[Surrogate[Any], float]]:
     """Other surrogates of the log-likelihoods that the same runs make plausible, with the nats that they are behind."""
     if runs.likelihood is not None or any(e.status is not Status.OK for e in runs.evaluations):
         return []
     found = models.rivals(*_values(runs), gamma, memory.values)
-    return [(replace(surrogate, cap=runs.settings.mean_cap), behind) for surrogate, behind in found]
+    return [(replace(s, cap=runs.settings.mean_cap, deflation=deflation), behind) for s, behind in found]
 
 
 def _values(runs: Runs) -> tuple[Array, Array, Array]:

@@ -69,13 +69,14 @@ class LogNormal:
     ``cap`` is the largest γσ that enters the mean: exp(γμ + ½ min(γσ, cap)²). Infinity is the exact log-normal
     mean, which explodes where the surrogate knows nothing; 0 is the biased exp(γμ), which loses the mass of
     whatever is unsure. ``inflation`` multiplies all standard deviations of the process but the mean's: a Gaussian
-    process that chose its own hyperparameters is too sure of itself.
+    process that chose its own hyperparameters is too sure of itself. ``deflation`` multiplies the mean's.
     """
 
     gp: GP
     cap: float = 1.0
     inflation: float = 1.0
     warp: Warp | None = None
+    deflation: float = 1.0
 
     @property
     def description(self) -> str:
@@ -107,7 +108,7 @@ class LogNormal:
         return points.mean, points.variance
 
     def log_mean(self, points: Points, gamma: float) -> Array:
-        spread = np.minimum(gamma * np.sqrt(points.variance), self.cap)
+        spread = np.minimum(self.deflation * gamma * np.sqrt(points.variance), self.cap)
         return gamma * points.mean + 0.5 * spread**2
 
     def log_spread(self, points: Points, gamma: float) -> Array:

@@ -42,12 +42,12 @@ class ErrorBudget:
     surrogate: float  # what the surrogate does not know of the likelihood
     hyperparameters: float  # what is not known of the surrogate itself
     monte_carlo: float  # what the quadrature misses
-    check: float = 0.0  # what the last check runs found the surrogate to be off by
+    check: float = 0.0  # the surrogate's again, as the last check runs found it
     failures: float = 0.0  # mass around runs that failed, as the surrogate expects it from their neighbours
 
     @property
     def total(self) -> float:
-        parts = (self.surrogate, self.hyperparameters, self.monte_carlo, self.check, self.failures)
+        parts = (max(self.surrogate, self.check), self.hyperparameters, self.monte_carlo, self.failures)
         return float(np.sqrt(np.sum(np.square(parts))))
 
 

@@ -305,12 +305,12 @@ def _gp(d: Description) -> gps.GP:
 
 def _describe_log_normal(s: LogNormal) -> Description:
     warp = None if s.warp is None else asdict(s.warp)
-    return {"gp": _describe_gp(s.gp), "cap": s.cap, "inflation": s.inflation, "warp": warp}
+    return {"gp": _describe_gp(s.gp), "cap": s.cap, "inflation": s.inflation, "warp": warp, "deflation": s.deflation}
 
 
 def _log_normal(d: Description, context: Context) -> LogNormal:
     warp = None if d["warp"] is None else Warp(**d["warp"])
-    return LogNormal(_gp(d["gp"]), d["cap"], d["inflation"], warp)
+    return LogNormal(_gp(d["gp"]), d["cap"], d["inflation"], warp, d.get("deflation", 1.0))
 
 
 def _describe_bounded(s: Bounded) -> Description:

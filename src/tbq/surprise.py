@@ -41,3 +41,14 @@ def inflation(start: float, surprises: Sequence[float]) -> float:
         return 1.0
     learned = np.sqrt((_PRIOR_RUNS * start**2 + sum(recent)) / (_PRIOR_RUNS + len(recent)))
     return float(np.clip(learned, start, _MOST_INFLATION))
+
+
+def deflation(start: float, surprises: Sequence[float]) -> float:
+    """By how much to multiply standard deviations in the mean of L, where runs surprised less than they might have.
+
+    The mean exp(μ + ½σ²) is too high by about ½σ² where σ is too cautious.
+    """
+    recent = surprises[-_KEPT:]
+    if start == 1.0:
+        return 1.0
+    return float(min(np.sqrt((_PRIOR_RUNS + sum(recent)) / (_PRIOR_RUNS + len(recent))), 1.0))

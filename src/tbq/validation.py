@@ -16,6 +16,7 @@ from tbq.surrogate import Surrogate
 from tbq.types import Array
 
 _LIMIT = 5.0  # tolerances of the evidence that the residuals that matter may have, root mean square
+_ERROR_LIMIT = 2.0  # tolerances that the error of the evidence which they imply may have
 _CLIP = 3.0  # nats: one wild residual is one wild residual
 _LOWEST = 0.05  # share of the posterior below which a log-likelihood does not matter
 _SAME = 0.01  # nats: where the log-likelihood is flat, all of it matters
@@ -31,7 +32,7 @@ class Check:
     expected: Array
     n_draws: int  # of the points, the first so many are posterior draws
     threshold: float  # log-likelihood below which a point does not matter
-    limit: float  # nats: root mean square of the residuals that may be
+    tolerance: float  # on the evidence
 
     def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
         """The next points that have not been proposed yet; none when all are out."""
@@ -45,14 +46,20 @@ class Check:
         return len(self._mine(evaluations)) == len(self.theta)
 
     def passed(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Whether the residuals that matter are small."""
+        """Whether the residuals that matter are small, and what they say of the evidence is."""
         residuals = self.residuals(evaluations)
-        return len(residuals) > 0 and float(np.sqrt(np.mean(residuals**2))) < self.limit
+        if len(residuals) == 0 or self.error(evaluations) > _ERROR_LIMIT * self.tolerance:
+            return False
+        return float(np.sqrt(np.mean(residuals**2))) < _LIMIT * self.tolerance
 
     def error(self, evaluations: Sequence[Evaluation]) -> float:
-        """What the posterior draws among them say of the evidence: the standard error of their mean."""
+        """What the posterior draws among them say of the evidence: the standard error of their mean.
+
+        They are few: one more is imagined that is off by the tolerance.
+        """
         residuals = self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
-        return float(np.sqrt(np.sum(residuals**2)) / max(len(residuals), 1))
+        n = len(residuals)
+        return float(np.sqrt((np.sum(residuals**2) + self.tolerance**2) / (n + 1) / max(n, 1)))
 
     def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
         """Found less expected, where it matters; a run that failed says nothing."""
@@ -90,6 +97,5 @@ def plan(
     z = np.array(points)
     draws, _ = surrogate.log_likelihood(surrogate.at(posterior.z))
     threshold = float(np.quantile(draws, _LOWEST))
-    limit = _LIMIT * settings.tolerance[1]
     expected, _ = surrogate.log_likelihood(surrogate.at(z))
-    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, limit)
+    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, settings.tolerance[1])

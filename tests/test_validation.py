@@ -1,0 +1,48 @@
+"""The check before the end, against residuals worked out by hand."""
+
+import numpy as np
+import pytest
+
+from tbq.evaluation import Evaluation, Status
+from tbq.validation import Check
+
+TOLERANCE = 0.04
+
+
+def check(n=4):
+    return Check(10, np.zeros((n, 1)), np.zeros(n), 2, -3.0, TOLERANCE)
+
+
+def found(*residuals):
+    return [Evaluation(10 + i, np.zeros(1), 1, "check", np.nan, Status.OK, r) for i, r in enumerate(residuals)]
+
+
+def test_the_error_is_that_of_the_mean_of_the_draws_and_of_one_imagined():
+    assert check().error(found(0.0, 0.0, 1.0, 1.0)) == pytest.approx(TOLERANCE / np.sqrt(6))
+    expected = np.sqrt((0.1**2 + 0.2**2 + TOLERANCE**2) / 3 / 2)
+    assert check().error(found(0.1, -0.2, 0.0, 0.0)) == pytest.approx(expected)
+
+
+def test_draws_that_do_not_matter_leave_what_is_imagined():
+    assert check().error(found(-5.0, -5.0, 0.0, 0.0)) > TOLERANCE / 2  # both are expected to matter, and are far off
+    low = Check(10, np.zeros((2, 1)), np.full(2, -9.0), 2, -3.0, TOLERANCE)
+    assert low.error(found(-9.0, -9.0)) == TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("residuals", "passed"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), True),
+        ((0.1, 0.1, 0.1, 0.1), True),
+        ((0.1, 0.2, 0.0, 0.0), False),  # the draws say that the evidence is too far off
+        ((0.0, 0.0, 0.4, 0.3), False),  # the uncertain points were not foreseen
+        ((-9.0, -9.0, -9.0, -9.0), False),
+    ],
+)
+def test_it_passes_where_residuals_are_small_and_what_they_say_of_the_evidence_is(residuals, passed):
+    assert check().passed(found(*residuals)) is passed
+
+
+def test_what_says_nothing_does_not_pass():
+    low = Check(10, np.zeros((2, 1)), np.full(2, -9.0), 2, -3.0, TOLERANCE)
+    assert not low.passed(found(-9.0, -9.0))
