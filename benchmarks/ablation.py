@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 import tbq
-from tbq import bench, conclude, engine, problems, studies
+from tbq import aims, bench, conclude, problems, studies
 from tbq.settings import resolve
 
 FIRST_SEED = 100  # seeds below are those of the calibration
@@ -29,11 +29,21 @@ PARTS: dict[str, dict[str, Any]] = {
     "exp(μ) for the mean of L": {"mean_cap": 0.0},
     "exp(μ + σ²/2) for it, not capped": {"mean_cap": np.inf},
     "no inflation of standard deviations": {"inflation": 1.0},
+    "the same σ in the mean of L, whatever the surprises": {},
     "no exploration points": {"explore_every": 0},
-    "populations without optimism and prior points": {"optimism": 0.0, "prior_share": 0.0},
+    "no profiles and peaks among them": {},
+    "populations without optimism": {"optimism": 0.0},
+    "populations without prior points": {"prior_share": 0.0},
+    "populations without both": {"optimism": 0.0, "prior_share": 0.0},
     "intermediate stages as strict as the last": {"tolerance": (0.04, 0.04)},
     "no check runs": {"check_runs": 0},
-    "no last look at other surrogates and by fresh quadrature": {"believe": True},
+    "no last look at other surrogates and by fresh quadrature": {},
+}
+EXPLORE = aims.exploration
+PATCHES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "the same σ in the mean of L, whatever the surprises": ("tbq.surprise.deflation", lambda *_: 1.0),
+    "no profiles and peaks among them": ("tbq.aims.exploration", lambda turn, *rest: EXPLORE(turn % 2 * 2, *rest)),
+    "no last look at other surrogates and by fresh quadrature": ("tbq.engine._certain", lambda _: True),
 }
 BATCHES: dict[str, dict[str, Any]] = {
     "one at a time": {},
@@ -41,7 +51,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "batches of 8": {"batch_size": 8},
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
-OF_PARTS = ("u3", "u4", "mixture4")
+OF_PARTS = ("u3", "u4", "funnel3", "mixture4")
 OF_BATCHES = ("u1", "u3", "mixture4")
 
 
@@ -61,10 +71,10 @@ class Row:
 
 def run_part(variant: str, name: str, seed: int) -> Row:
     """A run without one part of the default."""
-    problem, options = problems.get(name), dict(PARTS[variant])
-    believe, start = options.pop("believe", False), time.process_time()
-    with mock.patch.object(engine, "_certain", return_value=True) if believe else contextlib.nullcontext():
-        result = conclude.result(bench.drive(problem, resolve(problem.prior.dim, **options), seed)[0])
+    problem, start = problems.get(name), time.process_time()
+    with mock.patch(*PATCHES[variant]) if variant in PATCHES else contextlib.nullcontext():
+        state, _ = bench.drive(problem, resolve(problem.prior.dim, **PARTS[variant]), seed)
+        result = conclude.result(state)
     return _row(variant, name, seed, result, start)
 
 

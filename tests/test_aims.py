@@ -64,6 +64,21 @@ def test_profiles_stay_where_the_prior_is():
     assert inside.contains(inside.from_working(found)).all()
 
 
+class Known(Ridge):
+    """One whose log-likelihood is −z₀ and known within z₁."""
+
+    def log_likelihood(self, z):
+        return -z[:, 0], z[:, 1] ** 2
+
+    def log_spread(self, z, gamma):
+        return gamma * z[:, 1]
+
+
+def test_a_ridges_end_is_the_least_implausible_point_that_is_not_known():
+    z = np.array([[0.0, 0.001, 0.0], [1.0, 0.01, 0.0], [9.0, 3.0, 0.0], [5.0, 1.0, 0.0], [2.0, 0.0, 0.0]])
+    assert np.array_equal(aims.end(z, Known(), resolve(3)), z[[2]])  # 3 standard deviations, the others 100, 5, ∞
+
+
 @pytest.mark.parametrize(("spread", "expected"), [(0.5, 1), (0.001, 2000)])
 def test_the_peak_is_looked_at_only_where_it_is_not_known(spread, expected):
     z = prior_points(np.random.default_rng(0))
@@ -83,7 +98,7 @@ def test_the_plane_is_explored_all_over_and_space_in_four_ways(monkeypatch):
         aims.exploration(turn, population, population, Ridge(0.5), BOX, settings, np.random.default_rng(turn))[1]
         for turn in range(5)
     ]
-    assert [len(z) for z in looks] == [1000, 64, len(looks[2]), 1, 1000]
+    assert [len(z) for z in looks] == [1000, 1, len(looks[2]), 1, 1000]
     plane = tbq.Prior({name: stats.uniform(-1, 2) for name in "ab"})
     whole = SimpleNamespace(z=population.z[:, :2])
     for turn in range(4):

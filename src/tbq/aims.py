@@ -39,14 +39,13 @@ def exploration(
     the whole prior, along profiles, past the population, and at the highest likelihood that there may be.
     """
     look = turn % 4 if prior.dim > 2 else 0
-    if look == 0:
-        z = whole.z[: settings.candidates]
-    elif look == 1:
-        z = profiles(current.z, whole.z, surrogate, prior, rng)
-    else:
-        z = beyond(current.z, settings.candidates, prior, rng)
+    z = beyond(current.z, settings.candidates, prior, rng) if look > 1 else whole.z[: settings.candidates]
     target = _flat(z, surrogate, prior, settings, rng)
-    return target, z if look < 3 else peak(np.vstack([z, current.z]), surrogate, settings)
+    if look == 1:
+        z = end(profiles(current.z, whole.z, surrogate, prior, rng), surrogate, settings)
+    if look == 3:
+        z = peak(np.vstack([z, current.z]), surrogate, settings)
+    return target, z
 
 
 def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator) -> Target:
@@ -78,6 +77,14 @@ def profiles(z: Array, of_prior: Array, surrogate: Surrogate[Any], prior: Prior,
     mean, _ = surrogate.log_likelihood(surrogate.at(trials))
     best = np.argmax(mean.reshape(_PROFILES, _TRIALS), axis=1)
     return trials[np.arange(_PROFILES) * _TRIALS + best]
+
+
+def end(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
+    """Of points that are not known, the one that fewest standard deviations keep from the highest of all."""
+    mean, _ = surrogate.log_likelihood(points := surrogate.at(z))
+    spread = surrogate.log_spread(points, 1.0)
+    missing = np.where(spread > settings.tolerance[1], (np.max(mean) - mean) / (spread + 1e-300), np.inf)
+    return z[[int(np.argmin(missing))]]
 
 
 def peak(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:

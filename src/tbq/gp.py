@@ -18,6 +18,7 @@ from scipy.linalg import blas, lapack
 
 from tbq.errors import TbqError
 from tbq.kernels import Gram, HyperPrior, Kernel
+from tbq.threads import on_all_cores
 from tbq.triangular import cholesky, solve
 from tbq.types import Array, IntArray
 
@@ -103,9 +104,13 @@ class GP:
         if len(x) <= _BLOCK:
             return self._project(x)
         width = max(min(_BLOCK, _BLOCK_ELEMENTS // len(self.x)), 1)
-        blocks = [self._project(x[i : i + width]) for i in range(0, len(x), width)]
-        mean, variance = np.concatenate([b.mean for b in blocks]), np.concatenate([b.variance for b in blocks])
+        blocks = on_all_cores(self._moments, [x[i : i + width] for i in range(0, len(x), width)])
+        mean, variance = np.concatenate(blocks, axis=1)
         return Projection(x, mean, variance, np.empty((0, 0)), np.empty((0, 0)), again=self.project)
+
+    def _moments(self, x: Array) -> tuple[Array, Array]:
+        points = self._project(x)
+        return points.mean, points.variance
 
     def _project(self, x: Array) -> Projection:
         f = self.factors
