@@ -21,6 +21,15 @@ def test_deflation_follows_small_surprises_and_is_never_above_one():
     assert surprise.deflation(1.5, (9.0,) * 50 + (0.25,) * 30) == pytest.approx(np.sqrt((5 + 30 * 0.25) / 35))
 
 
+def test_an_error_is_stated_as_surprises_support_it():
+    assert surprise.supported(1.5, ()) == 1.0
+    assert surprise.supported(1.5, (9.0,) * 25) == 1.0
+    assert surprise.supported(1.5, (25.0,) * 300) == 1.0
+    small = surprise.supported(1.5, (0.25,) * 25)
+    assert 1.5 * small == pytest.approx(np.sqrt((5 * 1.5**2 + 25 * 0.25) / 30))
+
+
 def test_the_papers_settings_are_left_as_they_are():
     assert surprise.inflation(1.0, (25.0,) * 30) == 1.0
     assert surprise.deflation(1.0, (0.01,) * 30) == 1.0
+    assert surprise.supported(1.0, (0.01,) * 30) == 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tbq import surprise
 from tbq.engine import State, look_again, stage_record
 from tbq.result import ErrorBudget, Result, Stop
 from tbq.types import Array
@@ -16,7 +17,7 @@ def result(state: State) -> Result:
         return Result.empty(state.prior, state.evaluations, stop)
     known = state.assessment or look_again(state)
     errors = ErrorBudget(
-        surrogate=max(state.settings.caution * known.of_surrogate, _last_seen(state)),
+        surrogate=_surrogate_error(state, known.of_surrogate),
         hyperparameters=known.of_hyperparameters,
         monte_carlo=known.of_quadrature,
         check=state.check_error,
@@ -37,6 +38,13 @@ def result(state: State) -> Result:
         weights=known.weights,
         surprises=state.surprises,
     )
+
+
+def _surrogate_error(state: State, now: float) -> float:
+    """Of the error that stops a run, what surprises support; more where outputs are learned, which a kink can fool."""
+    if state.likelihood is not None:
+        return max(state.settings.caution * now, _last_seen(state))
+    return surprise.supported(state.settings.inflation, state.surprises) * max(now, _last_seen(state))
 
 
 def _last_seen(state: State) -> float:

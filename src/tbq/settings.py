@@ -39,7 +39,7 @@ class Settings:
     weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
     mean_cap: float = 1.0  # see LogNormal.cap
     inflation: float = 1.5  # see LogNormal.inflation
-    caution: float = 1.0  # by how much the surrogate's error is stated wider than it is when it stops the run
+    caution: float = 1.0  # by how much a surrogate of outputs states its error wider than it is when it stops the run
     optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
     explore_every: int = 5  # one point in so many is chosen for a flat target over the whole prior; 0 for none
     explore_cov: float = 1.5  # how flat: coefficient of variation of its weights

@@ -36,11 +36,12 @@ def surprises(
 
 def inflation(start: float, surprises: Sequence[float]) -> float:
     """By how much to multiply standard deviations: never below the start, which 1 keeps as the paper has it."""
-    recent = surprises[-_KEPT:]
-    if start == 1.0:
-        return 1.0
-    learned = np.sqrt((_PRIOR_RUNS * start**2 + sum(recent)) / (_PRIOR_RUNS + len(recent)))
-    return float(np.clip(learned, start, _MOST_INFLATION))
+    return float(np.clip(_learned(start, surprises), start, _MOST_INFLATION)) if start > 1.0 else 1.0
+
+
+def supported(start: float, surprises: Sequence[float]) -> float:
+    """The share of inflated standard deviations that surprises speak for: runs are stopped by more, to be safe."""
+    return min(_learned(start, surprises) / inflation(start, surprises), 1.0) if start > 1.0 else 1.0
 
 
 def deflation(start: float, surprises: Sequence[float]) -> float:
@@ -48,7 +49,10 @@ def deflation(start: float, surprises: Sequence[float]) -> float:
 
     The mean exp(μ + ½σ²) is too high by about ½σ² where σ is too cautious.
     """
+    return min(_learned(1.0, surprises), 1.0) if start > 1.0 else 1.0
+
+
+def _learned(start: float, surprises: Sequence[float]) -> float:
+    """Root mean square of the last z-scores, the start being worth a few."""
     recent = surprises[-_KEPT:]
-    if start == 1.0:
-        return 1.0
-    return float(min(np.sqrt((_PRIOR_RUNS + sum(recent)) / (_PRIOR_RUNS + len(recent))), 1.0))
+    return float(np.sqrt((_PRIOR_RUNS * start**2 + sum(recent)) / (_PRIOR_RUNS + len(recent))))
