@@ -41,7 +41,7 @@ def test_profiles_follow_a_ridge_to_where_no_member_is():
     rng = np.random.default_rng(0)
     of_prior = prior_points(rng)
     members = np.sort(np.abs(of_prior), axis=1) / 4  # all in one corner
-    found = aims.profiles(members, of_prior, Ridge(), BOX, rng)
+    found = aims.profiles(members, of_prior, Ridge(), BOX, [], rng)
     far = found[np.abs(found[:, 0]) > members[:, 0].max()]
     assert len(far)  # the first parameter was among those drawn, beyond all members
     for point in found:
@@ -60,8 +60,34 @@ def test_profiles_stay_where_the_prior_is():
     )
     rng = np.random.default_rng(0)
     z = inside.to_working(inside.sample(1000, rng))
-    found = aims.profiles(z, z, Ridge(), inside, rng)
+    found = aims.profiles(z, z, Ridge(), inside, [], rng)
     assert inside.contains(inside.from_working(found)).all()
+    assert not any((z == point).all(axis=1).any() for point in found)  # each has a value that its member had not
+
+
+class Region:
+    """Runs succeed where the first parameter is low."""
+
+    def log_probability(self, z):
+        return np.where(z[:, 0] < 0.3, -0.1, -5.0)
+
+
+def test_profiles_and_the_peak_stay_where_runs_are_expected_to_succeed():
+    rng = np.random.default_rng(0)
+    z = prior_points(rng)
+    assert (aims.profiles(z, z, Ridge(), BOX, [Region()], rng)[:, 0] < 0.3).all()
+    rising = Ridge(0.5)
+    rising.log_likelihood = lambda z: (z[:, 0], np.full(len(z), 0.25))
+    assert aims.peak(z, rising, [], resolve(3))[0, 0] > 0.9
+    assert 0.2 < aims.peak(z, rising, [Region()], resolve(3))[0, 0] < 0.3
+
+
+def test_where_no_run_is_expected_to_succeed_there_is_still_a_point():
+    rng = np.random.default_rng(0)
+    z = prior_points(rng)
+    nowhere = SimpleNamespace(log_probability=lambda z: np.full(len(z), -9.0))
+    assert len(aims.profiles(z, z, Ridge(), BOX, [nowhere], rng)) == 1
+    assert len(aims.peak(z, Ridge(0.5), [nowhere], resolve(3))) == 1
 
 
 class Known(Ridge):
@@ -83,7 +109,7 @@ def test_a_ridges_end_is_the_least_implausible_point_that_is_not_known():
 def test_the_peak_is_looked_at_only_where_it_is_not_known(spread, expected):
     z = prior_points(np.random.default_rng(0))
     surrogate = Ridge(spread)
-    found = aims.peak(z, surrogate, resolve(3))
+    found = aims.peak(z, surrogate, [], resolve(3))
     assert len(found) == expected
     if expected == 1:
         mean, _ = surrogate.log_likelihood(z)
@@ -93,14 +119,23 @@ def test_the_peak_is_looked_at_only_where_it_is_not_known(spread, expected):
 def test_the_plane_is_explored_all_over_and_space_in_four_ways(monkeypatch):
     settings, rng = resolve(3), np.random.default_rng(0)
     population = SimpleNamespace(z=prior_points(rng))
-    monkeypatch.setattr(aims, "_flat", lambda z, *rest: len(z))
+    monkeypatch.setattr(aims, "_flat", lambda z, *rest: z)
+    monkeypatch.setattr(aims, "end", lambda z, *rest: ("end", len(z)))
+    monkeypatch.setattr(aims, "peak", lambda z, *rest: ("peak", len(z)))
     looks = [
-        aims.exploration(turn, population, population, Ridge(0.5), BOX, settings, np.random.default_rng(turn))[1]
+        aims.exploration(turn, population, population, Ridge(0.5), BOX, [], settings, np.random.default_rng(turn))
         for turn in range(5)
     ]
-    assert [len(z) for z in looks] == [1000, 1, len(looks[2]), 1, 1000]
+    for target, z in (looks[0], looks[4]):
+        assert np.array_equal(target, population.z[:1000])
+        assert np.array_equal(z, target)
+    assert looks[1][1] == ("end", 64)
+    past, z = looks[2]
+    assert np.array_equal(z, past)
+    assert not any((population.z == point).all(axis=1).any() for point in past)
+    assert looks[3][1] == ("peak", len(looks[3][0]) + len(population.z))
     plane = tbq.Prior({name: stats.uniform(-1, 2) for name in "ab"})
     whole = SimpleNamespace(z=population.z[:, :2])
     for turn in range(4):
-        _, z = aims.exploration(turn, whole, whole, Ridge(0.5), plane, settings, rng)
+        _, z = aims.exploration(turn, whole, whole, Ridge(0.5), plane, [], settings, rng)
         assert np.array_equal(z, whole.z[:1000])

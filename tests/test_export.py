@@ -92,7 +92,7 @@ def test_every_process_comes_back(gaussian, kernel, basis, tmp_path):
     y = np.array([e.log_likelihood for e in gaussian.evaluations])
     warp = Warp(float(y.max()))
     gp = gps.fit(x, warp.forward(y), np.linspace(1e-6, 1e-3, len(y)), BY_NAME[kernel], basis)
-    result = replace(gaussian, surrogate=LogNormal(gp, 0.8, 1.5, warp))
+    result = replace(gaussian, surrogate=LogNormal(gp, 0.8, 1.5, warp, 0.6))
     assert_same(round_trip(result, tmp_path), result)
 
 

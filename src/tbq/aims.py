@@ -15,7 +15,7 @@ from tbq.population import Population, log_optimistic
 from tbq.prior import Prior
 from tbq.settings import Settings
 from tbq.surrogate import Surrogate
-from tbq.types import Array
+from tbq.types import Array, BoolArray
 
 _REACH = 1.5  # distances between two members that a point may lie beyond one of them
 _PROFILES = 64
@@ -30,6 +30,7 @@ def exploration(
     current: Population,
     surrogate: Surrogate[Any],
     prior: Prior,
+    regions: Sequence[Region],
     settings: Settings,
     rng: np.random.Generator,
 ) -> tuple[Target, Array]:
@@ -42,9 +43,9 @@ def exploration(
     z = beyond(current.z, settings.candidates, prior, rng) if look > 1 else whole.z[: settings.candidates]
     target = _flat(z, surrogate, prior, settings, rng)
     if look == 1:
-        z = end(profiles(current.z, whole.z, surrogate, prior, rng), surrogate, settings)
+        z = end(profiles(current.z, whole.z, surrogate, prior, regions, rng), surrogate, settings)
     if look == 3:
-        z = peak(np.vstack([z, current.z]), surrogate, settings)
+        z = peak(np.vstack([z, current.z]), surrogate, regions, settings)
     return target, z
 
 
@@ -62,33 +63,47 @@ def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings,
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior)
 
 
-def profiles(z: Array, of_prior: Array, surrogate: Surrogate[Any], prior: Prior, rng: np.random.Generator) -> Array:
+def profiles(
+    z: Array,
+    of_prior: Array,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    regions: Sequence[Region],
+    rng: np.random.Generator,
+) -> Array:
     """Points with one parameter as the prior has it and the others as the surrogate likes them best with that.
 
-    A ridge that narrows is missed by everything that follows the mass; these points run along it to its ends.
+    A ridge that narrows is missed by everything that follows the mass; these points run along it to its ends. They
+    stay where the prior is and where runs are rather expected to succeed.
     """
     column = rng.integers(z.shape[1], size=_PROFILES)
     value = of_prior[rng.integers(len(of_prior), size=_PROFILES), column]
-    members = z[rng.integers(len(z), size=_PROFILES * _TRIALS)]
-    trials = members.copy()
+    trials = z[rng.integers(len(z), size=_PROFILES * _TRIALS)]
     trials[np.arange(len(trials)), np.repeat(column, _TRIALS)] = np.repeat(value, _TRIALS)
-    inside = np.isfinite(prior.log_density_working(trials))
-    trials = np.where(inside[:, None], trials, members)
+    possible = np.isfinite(prior.log_density_working(trials)) & _likely(trials, regions)
     mean, _ = surrogate.log_likelihood(surrogate.at(trials))
-    best = np.argmax(mean.reshape(_PROFILES, _TRIALS), axis=1)
-    return trials[np.arange(_PROFILES) * _TRIALS + best]
+    height = np.where(possible, mean, -np.inf).reshape(_PROFILES, _TRIALS)
+    found = trials[np.arange(_PROFILES) * _TRIALS + np.argmax(height, axis=1)][np.isfinite(height).any(axis=1)]
+    return found if len(found) else z[:1]
+
+
+def _likely(z: Array, regions: Sequence[Region]) -> BoolArray:
+    """Where runs are rather expected to succeed than to fail or to find zero."""
+    chances = [region.log_probability(z) for region in regions]
+    return np.asarray(np.all(np.array(chances) > np.log(0.5), axis=0)) if chances else np.ones(len(z), dtype=bool)
 
 
 def end(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
-    """Of points that are not known, the one that fewest standard deviations keep from the highest of all."""
-    mean, _ = surrogate.log_likelihood(points := surrogate.at(z))
-    spread = surrogate.log_spread(points, 1.0)
+    """The point that fewest standard deviations keep from the highest; not a known one, unless all are."""
+    mean, variance = surrogate.log_likelihood(surrogate.at(z))
+    spread = np.sqrt(variance)
     missing = np.where(spread > settings.tolerance[1], (np.max(mean) - mean) / (spread + 1e-300), np.inf)
     return z[[int(np.argmin(missing))]]
 
 
-def peak(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
+def peak(z: Array, surrogate: Surrogate[Any], regions: Sequence[Region], settings: Settings) -> Array:
     """The point where the likelihood may be highest; all points where it is known there."""
+    z = z[likely] if (likely := _likely(z, regions)).any() else z
     best = [int(np.argmax(log_optimistic(surrogate, z, 1.0, settings.optimism)))]
     known = surrogate.log_spread(surrogate.at(z[best]), 1.0)[0] <= settings.tolerance[1]
     return z if known else z[best]

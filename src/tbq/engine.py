@@ -135,9 +135,14 @@ def _design_points(state: State, n: int) -> list[Proposal]:
     round_, position = divmod(state.next_id, size)
     n = min(n, size - position)
     theta = state.prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
-    if regions := [r for r in (state.border, state.reach) if r is not None]:
+    if regions := _regions(state):
         theta = aims.promising(state.prior, regions, n, stream(state.seed, "few", state.next_id))
     return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
+
+
+def _regions(state: State) -> list[feasibility.Region]:
+    """Outside of which runs find zero likelihood or fail."""
+    return [region for region in (state.border, state.reach) if region is not None]
 
 
 def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
@@ -156,7 +161,8 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         elif settings.explore_every and number % settings.explore_every == 0:
             turn, rng = number // settings.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
-            aim, candidates = aims.exploration(turn, *populations, target.surrogate, prior, settings, rng)
+            regions = _regions(state)
+            aim, candidates = aims.exploration(turn, *populations, target.surrogate, prior, regions, settings, rng)
             climb = climb and len(candidates) > 1  # a single one is meant
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
@@ -239,7 +245,7 @@ def _plan_check(state: State, runs: int) -> State:
     if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
         return state  # what is left of the budget cannot decide it
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
-    check = validation.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
+    check = validation.plan(*points, found.surrogate, state.prior, _regions(state), settings, state.next_id, rng)
     return replace(state, check=check)
 
 

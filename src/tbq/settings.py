@@ -41,7 +41,7 @@ class Settings:
     inflation: float = 1.5  # see LogNormal.inflation
     caution: float = 1.0  # by how much a surrogate of outputs states its error wider than it is when it stops the run
     optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
-    explore_every: int = 5  # one point in so many is chosen for a flat target over the whole prior; 0 for none
+    explore_every: int = 5  # one point in so many explores where the stages do not look; 0 for none
     explore_cov: float = 1.5  # how flat: coefficient of variation of its weights
     prior_share: float = 0.2  # of every population: fresh points of the prior, so that no region goes unseen
     design: Literal["lhs", "sobol"] = "sobol"  # of the population

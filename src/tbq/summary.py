@@ -94,10 +94,11 @@ def _interval(draws: Array) -> Array:
 
 
 def error_parts(result: Result) -> dict[str, float]:
-    """The evidence's error by cause; what does not apply is left out."""
+    """The evidence's error by cause: squares add up to the total's. The surrogate's is the larger of two estimates."""
     e = result.errors
-    parts = {"surrogate": e.surrogate, "hyperparameters": e.hyperparameters, "Monte Carlo": e.monte_carlo}
-    return parts | {name: v for name, v in (("check runs", e.check), ("failures", e.failures)) if v}
+    parts = {"surrogate": e.surrogate} if e.surrogate >= e.check else {"surrogate, by check runs": e.check}
+    parts |= {"hyperparameters": e.hyperparameters, "Monte Carlo": e.monte_carlo}
+    return parts | ({"failures": e.failures} if e.failures else {})
 
 
 def outcomes(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""How much larger than stated a surrogate's errors are, learned from runs that it predicted before they were made."""
+"""How a surrogate's errors compare with what it expects, learned from runs that it predicted before they were made."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def on_all_cores(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 def cores() -> int:
     """That this process may use; OMP_NUM_THREADS says so for us as for everyone."""
-    said = os.environ.get("OMP_NUM_THREADS", "")
+    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if said.isdigit() and int(said) > 0:
         return int(said)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,72 @@
+"""From a state to the errors that are stated."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tbq
+from tbq import conclude, engine, learning, summary
+from tbq.evaluation import Evaluation, Status
+from tbq.feasibility import Bounded
+from tbq.result import ErrorBudget
+from tbq.settings import resolve
+from tbq.surprise import supported
+
+BOX = tbq.Prior({name: stats.uniform(-3, 6) for name in "ab"})
+
+
+@pytest.fixture(scope="module")
+def state():
+    settings = resolve(2, n_initial=15)
+    state, proposals = engine.ask(engine.init(BOX, settings, 0), 15)
+    value = lambda theta: 2.0 * np.sin(3.0 * theta[0]) * np.cos(2.0 * theta[1]) - np.sum(theta**2)
+    return engine.tell(
+        state, [Evaluation(p.id, p.theta, 0, "initial", np.nan, Status.OK, value(p.theta)) for p in proposals]
+    )
+
+
+def test_the_surrogates_error_counts_once_though_it_is_estimated_twice():
+    parts = {"hyperparameters": 0.03, "monte_carlo": 0.04, "failures": 0.12}
+    assert ErrorBudget(surrogate=0.0, check=0.0, **parts).total == pytest.approx(0.13)
+    assert ErrorBudget(surrogate=0.5, check=0.2, **parts).total == pytest.approx(np.hypot(0.5, 0.13))
+    assert ErrorBudget(surrogate=0.2, check=0.5, **parts).total == pytest.approx(np.hypot(0.5, 0.13))
+
+
+@pytest.mark.parametrize("check", [0.2, 0.7])
+def test_squares_of_the_parts_that_are_printed_add_up_to_the_total(state, check):
+    result = replace(conclude.result(state), errors=ErrorBudget(0.5, 0.03, 0.04, check, 0.12))
+    parts = summary.error_parts(result)
+    assert np.sqrt(np.sum(np.square(list(parts.values())))) == pytest.approx(result.errors.total)
+    assert parts.get("surrogate, by check runs") == (check if check > 0.5 else None)
+
+
+def test_the_surrogates_error_is_stated_as_surprises_support_it(state):
+    calm, shaken = replace(state, surprises=(0.04,) * 30), replace(state, surprises=(16.0,) * 30)
+    now = 0.5 + conclude._last_seen(state)
+    assert conclude._surrogate_error(calm, now) == pytest.approx(supported(1.5, calm.surprises) * now)
+    assert conclude._surrogate_error(calm, now) < 0.5 * now
+    assert conclude._surrogate_error(shaken, now) == now
+    of_outputs = SimpleNamespace(
+        likelihood=1, settings=replace(state.settings, caution=1.5), history=(), surprises=calm.surprises
+    )
+    assert conclude._surrogate_error(of_outputs, now) == 1.5 * now
+
+
+def test_the_last_look_has_the_mean_that_surprises_support(state):
+    calm = engine.look_again(replace(state, surprises=(0.04,) * 30))
+    usual = engine.look_again(state)
+    assert calm.surrogate.deflation == pytest.approx(np.sqrt((5 + 30 * 0.04) / 35))
+    assert usual.surrogate.deflation == 1.0
+    assert calm.log_evidence < usual.log_evidence
+    result = conclude.result(replace(state, surprises=(0.04,) * 30))
+    assert result.surrogate.deflation == calm.surrogate.deflation
+    assert result.log_evidence == calm.log_evidence
+
+
+def test_so_has_one_with_a_border(state):
+    plain = state.learned.surrogate
+    bounded = learning.deflated(Bounded(plain, None), 0.7)
+    assert bounded.inner == replace(plain, deflation=0.7)
