@@ -99,7 +99,7 @@ def cells(rows: Sequence[Row]) -> list[str]:
     relative = np.abs(np.expm1(np.clip(error, -50.0, 50.0)))
     return [
         f"{np.mean([r.calls for r in rows]):.0f}",
-        f"{100 * relative.mean():.1f} %",
+        f"{100 * relative.mean():.1f} %" if relative.mean() < 10.0 else "> 1000 %",
         f"{int(np.sum(relative > 0.1))}",
         f"{np.sqrt(np.mean(z**2)):.1f}",
     ]
