@@ -126,6 +126,7 @@ def test_the_upper_bound_holds_the_others_back_but_not_peur():
 def test_a_constant_shifts_the_log_evidence_and_nothing_else(shift):
     plain = conclude.result(drive(start()))
     moved = conclude.result(drive(start(), lambda theta: gaussian(theta) + shift))
+    assert f"e{np.floor(moved.log_evidence / np.log(10.0)):+03.0f}, coefficient" in moved.summary()
     assert moved.log_evidence - shift == pytest.approx(plain.log_evidence, abs=1e-3)
     assert moved.n_evaluations == plain.n_evaluations
     np.testing.assert_allclose([e.theta for e in moved.evaluations], [e.theta for e in plain.evaluations], atol=1e-2)
@@ -151,6 +152,23 @@ def test_if_everything_fails_the_user_is_told():
     assert "Too few evaluations succeeded" in result.summary()
     with pytest.raises(tbq.TbqError, match="no posterior"):
         result.log_density([0.0, 0.0])
+
+
+def test_runs_that_all_fail_are_not_made_without_end():
+    result = conclude.result(drive(start(max_evaluations=200), lambda theta: np.nan))
+    assert (result.stop, result.n_evaluations) == (tbq.Stop.NOTHING_LEARNED, 50)
+    half = conclude.result(drive(start(max_evaluations=60), lambda theta: -np.inf))
+    assert half.n_evaluations == 60  # zero likelihood is an answer
+
+
+@pytest.mark.parametrize("penalty", [-1e3, -1e10, -1e200])
+def test_a_penalty_is_as_good_as_zero_likelihood(penalty):
+    def cut(value):
+        return conclude.result(drive(start(), lambda theta: gaussian(theta) if theta[0] < 1.0 else value))
+
+    zero, low = cut(-np.inf), cut(penalty)
+    assert low.log_evidence == zero.log_evidence
+    assert low.n_evaluations == zero.n_evaluations
 
 
 def test_an_unfinished_run_has_a_result_too():

@@ -1,5 +1,8 @@
 """Posterior and model evidence of an expensive simulator, from a few dozen runs."""
 
+import importlib
+from typing import Any
+
 from tbq import problems
 from tbq.compare import Comparison, compare
 from tbq.errors import TbqError
@@ -30,3 +33,10 @@ __all__ = [
     "tmcmc",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Modules that not every program needs, loaded when they are first used."""
+    if name in ("adapters", "diagnostics", "export", "plots"):
+        return importlib.import_module(f"tbq.{name}")
+    raise AttributeError(f"module 'tbq' has no attribute {name!r}")

@@ -14,10 +14,12 @@ import numpy as np
 
 from tbq import evidence
 from tbq.evaluation import Status
-from tbq.result import Result
+from tbq.result import Result, Stop
 from tbq.types import Array, BoolArray
 
 _MORE_RUNS = "Give more runs (max_evaluations)"
+_RESUME = "Let it go on; a run with a journal is resumed by the same call."
+_FAILED_RUNS = "Look at the messages of the failed runs; tbq check runs the model once and explains what it saw."
 
 _GRAVE = {"convergence", "evidence", "successful runs"}  # names without which the others hardly matter
 _RELEVANT_DEPTH = 10.0  # nats below the best run within which a run says something about the posterior
@@ -47,7 +49,7 @@ class Finding:
 def findings(result: Result) -> tuple[Finding, ...]:
     """All that can be said of a result. What it does not hold, or its surrogate does not offer, is left out."""
     if result.surrogate is None:
-        advice = "Look at the messages of the failed runs; tbq check runs the model once and explains what it saw."
+        advice = _RESUME if result.stop is Stop.UNFINISHED else _FAILED_RUNS
         return (Finding("successful runs", float(_count_ok(result)), 3.0, False, result.stop.value, advice),)
     return tuple(finding for check in _CHECKS for finding in check(result))
 
@@ -113,7 +115,9 @@ def left_out(result: Result) -> LeftOut | None:
 
 def convergence(result: Result) -> list[Finding]:
     """Did the run end because it knew enough?"""
-    return [_at_least("convergence", float(result.converged), 1.0, result.stop.value, f"{_MORE_RUNS}, or resume it.")]
+    advice = f"{_MORE_RUNS}; with warm_start=result none of these is made again."
+    advice = advice if result.stop is Stop.BUDGET else _RESUME
+    return [_at_least("convergence", float(result.converged), 1.0, result.stop.value, advice)]
 
 
 def evidence_error(result: Result) -> list[Finding]:

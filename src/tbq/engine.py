@@ -17,7 +17,7 @@ import numpy as np
 from tbq import aims, evidence, feasibility, learning, search, surprise, tempering, validation
 from tbq.acquisition import Target, puq_at
 from tbq.assessment import Assessment, assess
-from tbq.evaluation import Evaluation, Proposal, Status
+from tbq.evaluation import Evaluation, Proposal, Status, without_penalties
 from tbq.likelihood import GaussianLikelihood
 from tbq.particles import Moved
 from tbq.population import Population, follow
@@ -33,6 +33,7 @@ _ALLOWANCE = 1.0  # tolerances that each part of the error may have at the end
 _POOR_QUADRATURE = 0.1  # error of a fresh quadrature from which on it has found something that its points miss
 _MOST_STAGES = 60  # climbed at once
 _LEAST_RUNS = 3  # successful runs without which there is no surrogate
+_HOPE = 50  # runs after which one should not have failed
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,19 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     """Take in finished runs, learn from all runs so far, go on to the next stage, check or stop."""
     told = {e.id for e in evaluations}
     # sorted, so that nothing depends on the order in which runs return
-    done = tuple(sorted((*state.evaluations, *evaluations), key=lambda e: e.id))
+    done = without_penalties(sorted((*state.evaluations, *evaluations), key=lambda e: e.id))
     pending = tuple(p for p in state.pending if p.id not in told)
     if state.learned is not None:
         surrogate, gamma = state.learned.surrogate, state.learned.gamma
-        new = surprise.surprises(surrogate, gamma, state.prior, state.evaluations, evaluations)
+        fresh = [e for e in done if e.id in told]
+        new = surprise.surprises(surrogate, gamma, state.prior, state.evaluations, fresh)
         state = replace(state, surprises=state.surprises + new)
     state = replace(state, evaluations=done, pending=pending)
     if len(done) >= state.settings.n_initial:
         state = _find_borders(state)
         state = _learn(state) if sum(e.status is Status.OK for e in done) >= _LEAST_RUNS else state
+    if len(done) >= _HOPE and all(e.status.is_failure for e in done):
+        return replace(state, stop=Stop.NOTHING_LEARNED)
     if state.stop is None and len(done) >= state.settings.max_evaluations:
         return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
     return state

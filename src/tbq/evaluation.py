@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -9,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from tbq.types import Array
+
+_HOPELESS = 200.0  # nats below the best run from which on the same value again is a penalty, not a likelihood
+_ABSURD = 1e100  # beyond this a number is no log-likelihood, and its square is not even a number
 
 
 class Status(StrEnum):
@@ -39,7 +44,9 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A proposal and its outcome. ``log_likelihood`` is a number for 'ok', −inf for 'infeasible', else nan.
+    """A proposal and its outcome.
+
+    ``log_likelihood`` is a number for 'ok', −inf (or a penalty that stands for it) for 'infeasible', else nan.
 
     ``outputs`` is what the simulator returned, where the log-likelihood tells; nan where it is missing.
     """
@@ -78,12 +85,28 @@ def _classify(value: Any) -> tuple[Status, float, str]:
     if array.size != 1:
         return Status.FAILED, np.nan, f"the log-likelihood returned shape {array.shape}, not one number"
     number = float(array.reshape(()))
-    if number == -np.inf:
-        return Status.INFEASIBLE, number, ""
-    if not np.isfinite(number):
+    if number < -_ABSURD:
+        return Status.INFEASIBLE, number, "" if number == -np.inf else "taken for a zero likelihood"
+    if not number < _ABSURD:
         return Status.FAILED, np.nan, f"the log-likelihood returned {number}"
     return Status.OK, number, ""
 
 
 def _evaluation(p: Proposal, status: Status, number: float, message: str, seconds: float) -> Evaluation:
     return Evaluation(p.id, p.theta, p.stage, p.origin, p.acquisition, status, number, message, seconds)
+
+
+def without_penalties(runs: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    """The runs, with zero likelihood where one and the same value far below the best stands for "impossible".
+
+    A surrogate that had to follow the cliff to such a value would learn little else. What is simulated does not repeat
+    a number; runs with outputs are learned by those.
+    """
+    runs = tuple(runs)
+    found = Counter(e.log_likelihood for e in runs if not e.status.is_failure and e.outputs is None)
+    penalties = {value for value, times in found.items() if times > 1 and value < max(found) - _HOPELESS}
+    return tuple(_impossible(e) if e.status is Status.OK and e.log_likelihood in penalties else e for e in runs)
+
+
+def _impossible(run: Evaluation) -> Evaluation:
+    return replace(run, status=Status.INFEASIBLE, message="taken for a zero likelihood: the same low value again")

@@ -156,7 +156,7 @@ def _evidence(result: Result) -> str:
     return _section(
         "Evidence",
         f'<p class="big">log evidence {numbers}</p>',
-        f"<p>evidence {result.evidence:.4g}, coefficient of variation {100 * result.evidence_cov:.1f} %</p>",
+        f"<p>evidence {summary.evidence(result)}</p>",
         _table(["part of the error", "sd"], [[name, f"{sd:.4f}"] for name, sd in parts.items()]),
     )
 

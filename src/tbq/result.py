@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Stop(Enum):
     """Why a run ended, as the sentence that the user reads."""
 
-    CONVERGED = "The evidence's coefficient of variation met the tolerance twice in a row."
+    CONVERGED = "The surrogate's error of the evidence met the tolerance twice in a row."
     BUDGET = "The budget of evaluations was used up before the tolerance was met and checked."
     NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
     EXECUTOR = "The executor broke; give a function that makes one, and it is made anew."
@@ -112,12 +112,15 @@ class Result:
 
     @property
     def evidence(self) -> float:
-        return float(np.exp(self.log_evidence))
+        """exp(``log_evidence``): 0 or infinite where that leaves the range of floating-point numbers."""
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.log_evidence))
 
     @property
     def evidence_cov(self) -> float:
         """Coefficient of variation of ``evidence``, from the same total error."""
-        return float(np.sqrt(np.expm1(min(self.log_evidence_sd, 20.0) ** 2)))
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.expm1(self.log_evidence_sd**2)))
 
     @property
     def n_evaluations(self) -> int:

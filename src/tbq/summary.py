@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 import numpy as np
 from scipy import optimize
@@ -138,6 +139,16 @@ def stage_rows(result: Result) -> list[list[str]]:
     ]
 
 
+def evidence(result: Result) -> str:
+    """The evidence, also where it is too small or too large for a float, and its coefficient of variation."""
+    if 0.0 < result.evidence < np.inf:
+        number = f"{result.evidence:.4e}"
+    else:
+        number = f"{Context(8, Emin=MIN_EMIN, Emax=MAX_EMAX).exp(Decimal(result.log_evidence)):.4e}"
+    cov = result.evidence_cov
+    return f"{number}, coefficient of variation " + (f"{100 * cov:.1f} %" if cov < 10.0 else "above 1000 %")
+
+
 # --- plain text ---------------------------------------------------------------------------------------------
 
 
@@ -154,7 +165,7 @@ def _evidence(result: Result) -> list[str]:
     assert result.surrogate is not None
     return [
         f"log evidence   {result.log_evidence:.4f} ± {result.log_evidence_sd:.4f}",
-        f"evidence       {result.evidence:.4e}, coefficient of variation {100 * result.evidence_cov:.1f} %",
+        f"evidence       {evidence(result)}",
         "error parts    " + ", ".join(f"{name} {sd:.4f}" for name, sd in error_parts(result).items()),
         f"surrogate      {result.surrogate.description}",
     ]
