@@ -32,9 +32,9 @@ PARTS: dict[str, dict[str, Any]] = {
     "the same σ in the mean of L, whatever the surprises": {},
     "no exploration points": {"explore_every": 0},
     "no profiles and peaks among them": {},
-    "populations without optimism": {"optimism": 0.0},
+    "no optimistic populations, as above the plane": {"optimism": 0.0},
+    "optimistic populations, as in the plane": {"optimism": 1.0},
     "populations without prior points": {"prior_share": 0.0},
-    "populations without both": {"optimism": 0.0, "prior_share": 0.0},
     "intermediate stages as strict as the last": {"tolerance": (0.04, 0.04)},
     "no check runs": {"check_runs": 0},
     "no last look at other surrogates and by fresh quadrature": {},
@@ -51,7 +51,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "batches of 8": {"batch_size": 8},
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
-OF_PARTS = ("u3", "u4", "funnel3", "mixture4")
+OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
 OF_BATCHES = ("u1", "u3", "mixture4")
 
 

@@ -11,7 +11,7 @@ from tbq import evidence, tempering
 from tbq.acquisition import Target
 from tbq.assessment import Assessment
 from tbq.feasibility import Region
-from tbq.population import Population, log_optimistic
+from tbq.population import Population
 from tbq.prior import Prior
 from tbq.settings import Settings
 from tbq.surrogate import Surrogate
@@ -37,7 +37,7 @@ def exploration(
     """A flat target where the stages do not look, and the points to choose from.
 
     In the plane that is the whole prior. Above, a prior is too large for that alone, and four looks take turns: over
-    the whole prior, along profiles, past the population, and at the highest likelihood that there may be.
+    the whole prior, along profiles, past the population, and at the highest likelihood that is expected.
     """
     look = turn % 4 if prior.dim > 2 else 0
     z = beyond(current.z, settings.candidates, prior, rng) if look > 1 else whole.z[: settings.candidates]
@@ -102,9 +102,9 @@ def end(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
 
 
 def peak(z: Array, surrogate: Surrogate[Any], regions: Sequence[Region], settings: Settings) -> Array:
-    """The point where the likelihood may be highest; all points where it is known there."""
+    """The point where the likelihood is expected to be highest; all points where it is known there."""
     z = z[likely] if (likely := _likely(z, regions)).any() else z
-    best = [int(np.argmax(log_optimistic(surrogate, z, 1.0, settings.optimism)))]
+    best = [int(np.argmax(surrogate.log_mean(surrogate.at(z), 1.0)))]
     known = surrogate.log_spread(surrogate.at(z[best]), 1.0)[0] <= settings.tolerance[1]
     return z if known else z[best]
 

@@ -33,6 +33,7 @@ class Settings:
     chain_length: int
     max_evaluations: int
     check_runs: int  # fresh runs that must agree with the surrogate before the end
+    optimism: float  # populations follow the mean plus this many standard deviations of the log-likelihood
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
     bound_factor: float = 10.0  # the upper bound must come below this many ε before the exact value is looked at
     freeze_cov: float = 0.0  # γ stays once the coefficient of variation was below this; 0 re-chooses it always
@@ -40,7 +41,6 @@ class Settings:
     mean_cap: float = 1.0  # see LogNormal.cap
     inflation: float = 1.5  # see LogNormal.inflation
     caution: float = 1.0  # by how much a surrogate of outputs states its error wider than it is when it stops the run
-    optimism: float = 1.0  # populations follow the mean plus this many standard deviations of the log-likelihood
     explore_every: int = 5  # one point in so many explores where the stages do not look; 0 for none
     explore_cov: float = 1.5  # how flat: coefficient of variation of its weights
     prior_share: float = 0.2  # of every population: fresh points of the prior, so that no region goes unseen
@@ -104,6 +104,7 @@ def resolve(
         population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
         chain_length=_positive("chain_length", chain_length, 20),
         check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
+        optimism=advanced.pop("optimism", 1.0 if dim <= 2 else 0.0),  # volumes are too large above, and checks are made
         max_evaluations=budget,
         **advanced,
     )
