@@ -71,8 +71,9 @@ def infer(
         ``"se"``, ``"matern52"`` or ``"additive"`` (functions of two parameters), each with a constant mean, or
         ``"auto"``: chosen from the data, with the mean.
     tolerance
-        Target coefficient of variation of the evidence: (intermediate stages, final stage), or one number for the
-        final stage; intermediate ones then have two and a half times as much.
+        Coefficient of variation of the evidence at which the surrogate knows enough: (intermediate stages, final
+        stage), or one number for the final stage; intermediate ones then have two and a half times as much. The total
+        error, with all its other parts, can be a little larger; where outputs are learned less is asked for.
     temper_cov
         Coefficient of variation of the weights that a stage may need: smaller means more stages.
     n_initial, population, chain_length, max_evaluations
