@@ -52,6 +52,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
 OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
+SPARED = {"one kernel", "exp(μ", "no inflation", "intermediate"}  # what these do shows without the hours of ten
 OF_BATCHES = ("u1", "u3", "mixture4")
 
 
@@ -94,6 +95,8 @@ def _row(variant: str, name: str, seed: int, result: tbq.Result, start: float) -
 
 def cells(rows: Sequence[Row]) -> list[str]:
     """Calls, mean error, runs off by more than 10 %, rms z."""
+    if not rows:
+        return [""] * 4
     error = np.array([r.log_error for r in rows])
     z = error / np.array([r.log_evidence_sd for r in rows])
     relative = np.abs(np.expm1(np.clip(error, -50.0, 50.0)))
@@ -110,7 +113,7 @@ def table(rows: Sequence[Row], variants: Sequence[str], names: Sequence[str]) ->
     lines = [f"| variant | {head} |", "|" + "---|" * (1 + 4 * len(names))]
     for variant in variants:
         each = [[r for r in rows if r.variant == variant and r.problem == n] for n in names]
-        if all(each):
+        if any(each):
             lines.append(f"| {variant} | " + " | ".join(c for some in each for c in cells(some)) + " |")
     return lines
 
@@ -134,6 +137,7 @@ def main(seeds: int, jobs: int) -> None:
         old = studies.read_rows(Row, path)
         done = {(r.variant, r.problem, r.seed) for r in old}
         tasks = [(v, n, s) for v in variants for n in names for s in range(FIRST_SEED, FIRST_SEED + seeds)]
+        tasks = [t for t in tasks if t[1] != "ten" or not any(t[0].startswith(beginning) for beginning in SPARED)]
         new = studies.run_missing(work, [t for t in tasks if t not in done], jobs, path)
         found[key] = table([*old, *new], list(variants), names)
     text = TEXT.format(seeds=seeds, first=FIRST_SEED)
