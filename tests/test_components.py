@@ -69,6 +69,36 @@ def test_a_logarithm_is_chosen_where_it_is_smoother():
     assert np.all(np.abs(mean - likelihood(PRIOR.sample(30, 1))) < 4.0 * sd + 0.05)
 
 
+def test_a_logarithm_is_given_up_at_once_where_an_output_is_no_longer_positive():
+    def powers(theta):
+        return np.exp(4.0 * theta[..., :1] - 3.0 * theta[..., 1:])
+
+    likelihood = tbq.GaussianLikelihood(powers, 1.0, 0.1)
+    theta, z = runs()
+    _, memory = fit(likelihood, powers(theta[:13]), z[:13])
+    assert [f.logarithm for f in memory.chosen] == [True]
+    for value in (0.0, -0.2):  # one run later, long before all forms compete again
+        outputs = np.vstack([powers(theta[:13]), [[value]]])
+        surrogate, after = fit(likelihood, outputs, z, memory)
+        assert (after.chosen_at, [f.logarithm for f in after.chosen]) == (13, [False])
+        assert surrogate.components[0].logarithm_of is None
+        at_runs, _ = log_likelihood_at(surrogate, theta)
+        np.testing.assert_allclose(at_runs, likelihood.from_outputs(theta, outputs), atol=0.05)
+
+
+def test_a_run_goes_on_where_an_output_changes_its_sign():
+    prior = tbq.Prior({"a": stats.lognorm(0.5), "b": stats.lognorm(0.5)})
+
+    def gap(theta):
+        return np.stack([(theta[..., 0] - 0.3) * theta[..., 1], theta[..., 0] + theta[..., 1]], axis=-1)
+
+    likelihood = tbq.GaussianLikelihood(gap, [0.05, 1.4], [0.05, 0.1])
+    result = tbq.infer(likelihood, prior, seed=3)
+    assert min(e.outputs[0] for e in result.evaluations) < 0.0  # it was met
+    exact = np.log(np.mean(np.exp(likelihood(prior.sample(2**18, 0, "sobol")))))
+    assert result.log_evidence == pytest.approx(exact, abs=4.0 * result.log_evidence_sd)
+
+
 def test_an_output_that_is_missing_in_some_runs_is_learned_from_the_others():
     likelihood = tbq.GaussianLikelihood(curve, curve(np.array([0.4, 0.6]))[:60], 0.1)
     theta, z = runs()

@@ -74,7 +74,9 @@ def fit(
     due = n - memory.chosen_at >= _RECONSIDER or len(series) != len(memory.chosen)
     components, chosen, warm = [], [], dict(memory.warm)
     for j, one in enumerate(series):
-        forms = _forms(one, choice) if due else [memory.chosen[j]]
+        forms = _forms(one, choice)
+        if not due and memory.chosen[j] in forms:  # a logarithm ends with the first value that has none
+            forms = [memory.chosen[j]]
         error = noise_sd * least[one.experiment]
         fitted = {f: _component(z, one, f, error, warm.get((j, f)), cold=due) for f in forms}
         best = max(fitted, key=lambda f: fitted[f][1])
