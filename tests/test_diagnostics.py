@@ -8,6 +8,7 @@ from scipy import stats
 
 import tbq
 from tbq import diagnostics, summary
+from tbq.evaluation import Status
 from tbq.session import Session
 from tbq.settings import resolve
 
@@ -73,7 +74,7 @@ def test_leave_one_out_of_a_warped_surrogate_is_in_units_of_the_log_likelihood()
     x = rng.uniform(-2, 2, (30, 1))
     y = -20.0 * x[:, 0] ** 2
     surrogate, _ = models._surrogate(x, y, np.full(30, 1e-6), models.Model("se", "constant", warped=True), 1.0, None)
-    mean, variance = surrogate.left_out()
+    mean, variance = surrogate.left_out(x)
     assert surrogate.warp is not None
     inner = np.abs(x[:, 0]) < 1.5
     np.testing.assert_allclose(mean[inner], y[inner], atol=1.0)
@@ -112,8 +113,68 @@ def test_a_surrogate_of_the_outputs_is_judged_alike():
     doubted = replace(result, notes=("The outputs have jumps.",))
     assert failing(doubted) - failing(result) == {"surrogate"}
     assert "The outputs have jumps." in doubted.summary()
-    holes = [replace(e, outputs=np.array([np.nan, 1.0])) for e in result.evaluations]
-    assert diagnostics.left_out(replace(result, evaluations=tuple(holes))) is None
+
+
+def hidden(theta):
+    """Two outputs of which the first is missing in a part of the prior."""
+    return np.array([np.nan if theta[0] > 2.0 else theta[0], theta[0] * theta[1]])
+
+
+def left_out_by_rebuilding(surrogate, z):
+    """What the surrogate says of a run at z when each process is built anew without it."""
+    from tbq import gp as gps
+
+    def without(gp):
+        keep = np.linalg.norm(gp.x - z, axis=1) > 1e-9
+        assert keep.sum() == len(gp.x) - 1
+        units = (gp.offset, gp.scale)
+        return gps.build(gp.x[keep], gp.y[keep], gp.noise[keep], gp.kernel, gp.basis, gp.parameters, units)
+
+    inner = getattr(surrogate, "inner", surrogate)
+    other = replace(inner, components=tuple(replace(c, gp=without(c.gp)) for c in inner.components))
+    return other.log_likelihood(other.at(z[None, :]))[0][0]
+
+
+def test_leave_one_out_knows_which_runs_are_whose_where_outputs_are_missing():
+    result = tbq.infer(
+        tbq.GaussianLikelihood(hidden, [1.0, 0.5], 0.3),
+        BOX,
+        seed=0,
+        population=512,
+        surrogate="outputs",
+        max_evaluations=20,
+    )
+    good = [e for e in result.evaluations if e.status is Status.OK]
+    assert len({len(c.gp.x) for c in result.surrogate.components}) == 2  # one output is known more often
+    runs = diagnostics.left_out(result)
+    np.testing.assert_array_equal(runs.found, [e.log_likelihood for e in good])
+    for i, z in enumerate(BOX.to_working(np.array([e.theta for e in good]))):
+        assert runs.expected[i] == pytest.approx(left_out_by_rebuilding(result.surrogate, z), rel=1e-3, abs=0.05)
+    assert "leave-one-out" in by_name(result)
+    assert "outputs are missing" in result.summary()
+
+
+def test_leave_one_out_knows_which_runs_are_whose_where_outputs_came_with_zero_likelihood():
+    likelihood = tbq.GaussianLikelihood(lambda theta: theta, [1.0, 0.5], 0.3)
+    session = tbq.Session(BOX, seed=0, likelihood=likelihood, population=512, max_evaluations=16)
+    while not session.done:
+        for p in session.ask(4):
+            value = -np.inf if p.theta[0] < -2.0 else likelihood(p.theta)
+            session.tell(p.id, log_likelihood=value, outputs=p.theta)
+    result = session.result()
+    good = [e for e in result.evaluations if e.status is Status.OK]
+    assert 0 < len(good) < result.n_evaluations == len(result.surrogate.inner.components[0].gp.x)
+    runs = diagnostics.left_out(result)
+    np.testing.assert_array_equal(runs.found, [e.log_likelihood for e in good])
+    for i, z in enumerate(BOX.to_working(np.array([e.theta for e in good]))):
+        assert runs.expected[i] == pytest.approx(left_out_by_rebuilding(result.surrogate, z), rel=1e-3, abs=0.05)
+
+
+def test_leave_one_out_is_left_out_where_the_surrogate_does_not_know_a_run(good):
+    strange = replace(good.evaluations[0], theta=np.array([3.9, 3.9]))
+    result = replace(good, evaluations=(strange, *good.evaluations[1:]))
+    assert diagnostics.left_out(result) is None
+    assert set(by_name(good)) - set(by_name(result)) == {"leave-one-out"}
 
 
 def test_a_result_without_weights_or_surprises_says_nothing_of_them(good):

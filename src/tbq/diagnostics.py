@@ -102,12 +102,14 @@ def left_out(result: Result) -> LeftOut | None:
     """Each successful run against its prediction from all others; None where the surrogate does not offer it."""
     predict = getattr(result.surrogate, "left_out", None)
     runs = [e for e in result.evaluations if e.status is Status.OK]
-    if predict is None or any(e.outputs is not None and np.isnan(e.outputs).any() for e in runs):
+    if predict is None or not runs:
         return None
-    found = np.array([e.log_likelihood for e in runs])
-    mean, variance = predict()
-    n = len(found)  # behind them are points where runs failed, at which the surrogate believes itself
-    return LeftOut(found, mean[:n], np.sqrt(variance[:n])) if len(mean) >= n else None
+    # The surrogate may know more: outputs of runs without a likelihood, and itself where runs failed.
+    predicted = predict(result.prior.to_working(np.array([e.theta for e in runs])))
+    if predicted is None:
+        return None
+    mean, variance = predicted
+    return LeftOut(np.array([e.log_likelihood for e in runs]), mean, np.sqrt(variance))
 
 
 # --- the run ------------------------------------------------------------------------------------------------

@@ -62,7 +62,10 @@ def knows_better(values: LogNormal, outputs: Outputs, log_likelihood: Array, pop
     covs = []
     rng = stream(len(log_likelihood), "doubt")
     for surrogate in (values, outputs):
-        mean, variance = surrogate.left_out()
+        left_out = surrogate.left_out(values.gp.x)
+        if left_out is None:
+            return False
+        mean, variance = left_out
         z = ((log_likelihood - mean) / np.sqrt(variance + _FLOOR**2))[matters]
         points: Any = surrogate.at(population.z)
         _, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + population.log_weights)

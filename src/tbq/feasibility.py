@@ -125,9 +125,9 @@ class Bounded:
     def at(self, z: Array) -> Points:
         return Points(self.inner.at(z), self.region.at(z))
 
-    def left_out(self) -> tuple[Array, Array]:
-        """Mean and variance of each run's log-likelihood, where it is not zero, as predicted from all others."""
-        return self.inner.left_out()
+    def left_out(self, z: Array) -> tuple[Array, Array] | None:
+        """Mean and variance of log L where L is not zero."""
+        return self.inner.left_out(z)
 
     def log_mean(self, points: Points, gamma: float) -> Array:
         return self.inner.log_mean(points.inner, gamma) + special.log_ndtr(points.side.t)

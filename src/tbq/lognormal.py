@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tbq.gp import GP, NUGGET, Projection, hyperparameter_draws
-from tbq.surrogate import WILD
+from tbq.surrogate import WILD, rows_at
 from tbq.types import Array, IntArray
 
 _FEW_TERMS = 8  # after which nodes may be dropped
@@ -87,10 +87,12 @@ class LogNormal:
         mean, slope = self._unwarped(latent.mean)
         return Points(latent, mean, slope**2 * latent.variance, slope)
 
-    def left_out(self) -> tuple[Array, Array]:
-        """Mean and variance of each run's log-likelihood as predicted from all others."""
-        mean, variance = self.gp.leave_one_out()
-        mean, slope = self._unwarped(mean)
+    def left_out(self, z: Array) -> tuple[Array, Array] | None:
+        rows = rows_at(self.gp.x, z)
+        if rows is None:
+            return None
+        latent, variance = (part[rows] for part in self.gp.leave_one_out())
+        mean, slope = self._unwarped(latent)
         return mean, slope**2 * variance
 
     def _unwarped(self, latent: Array) -> tuple[Array, Array]:

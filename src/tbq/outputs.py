@@ -19,7 +19,7 @@ import numpy as np
 from tbq.gp import GP, NUGGET, Projection, hyperparameter_draws
 from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Prior
-from tbq.surrogate import WILD
+from tbq.surrogate import WILD, rows_at
 from tbq.types import Array, IntArray
 
 _PAIRS_AT_ONCE = 2**18  # elements of a block of the double sum: it stays in the processor's cache
@@ -86,10 +86,17 @@ class Outputs:
         latent = tuple(c.gp.project(z) for c in self.components)
         return self._points(z, [p.mean for p in latent], [p.variance for p in latent], latent)
 
-    def left_out(self) -> tuple[Array, Array]:
-        """Mean and variance of each run's log-likelihood as predicted from all others; no output may be missing."""
-        means, variances = zip(*(c.gp.leave_one_out() for c in self.components), strict=True)
-        return self.log_likelihood(self._points(self.components[0].gp.x, list(means), list(variances), ()))
+    def left_out(self, z: Array) -> tuple[Array, Array] | None:
+        """As of any surrogate; each process knows only the runs in which its output is not missing."""
+        means, variances = [], []
+        for c in self.components:
+            rows = rows_at(c.gp.x, z)
+            if rows is None:
+                return None
+            mean, variance = c.gp.leave_one_out()
+            means.append(mean[rows])
+            variances.append(variance[rows])
+        return self.log_likelihood(self._points(z, means, variances, ()))
 
     def log_likelihood(self, points: Points) -> tuple[Array, Array]:
         t, s = points.misfit, points.variance

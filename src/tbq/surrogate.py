@@ -17,12 +17,14 @@ from collections.abc import Iterator
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
+from scipy.spatial import distance
 
 from tbq.types import Array, IntArray
 
 # The most nats (1 sd) that anything is believed to move the log-likelihood by. Beyond, expectations of exponentials
 # rest on events no one will see, and a few wild points would rule.
 WILD = 4.0
+_SAME = 1e-9  # points this close in working coordinates are one run
 
 
 class Points(Protocol):
@@ -48,8 +50,11 @@ class Surrogate(Protocol[P]):
     def log_likelihood(self, points: P) -> tuple[Array, Array]:
         """Mean and variance of log L, shapes (n,)."""
 
-    def left_out(self) -> tuple[Array, Array]:
-        """Mean and variance of log L at each run that gave a number, as predicted from all others, in their order."""
+    def left_out(self, z: Array) -> tuple[Array, Array] | None:
+        """Mean and variance of log L at runs made at ``z``, each as predicted from all others.
+
+        The runs are given in the order in which they were learned; None where not all of them were.
+        """
 
     def log_mean(self, points: P, gamma: float) -> Array:
         """log E[L^γ], shape (n,)."""
@@ -74,6 +79,14 @@ class Surrogate(Protocol[P]):
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Self]:
         """The surrogate at up to ``n`` other plausible hyperparameters."""
+
+
+def rows_at(x: Array, z: Array) -> IntArray | None:
+    """Which rows of ``x`` are the points ``z``, both in the same order; None where that is not certain."""
+    if len(x) == 0 or len(z) == 0:
+        return None
+    rows = np.flatnonzero(distance.cdist(x, z).min(axis=1) < _SAME)
+    return rows if len(rows) == len(z) else None
 
 
 def log_expm1(x: Array) -> Array:
