@@ -48,7 +48,11 @@ def test_posterior_draws_have_the_posteriors_moments(result):
     assert draws[:, 0].mean() == pytest.approx(0.4, abs=0.03)
     assert len(np.unique(draws[:, 0])) > 11500
     np.testing.assert_array_equal(result.sample(50, seed=3), result.sample(50, seed=3))
-    assert result.sample(5, seed=0).shape == (5, 2)
+    assert result.sample(5, seed=0).shape == result.sample(5.0, seed=0).shape == (5, 2)
+    assert result.sample(0).shape == (0, 2)
+    for n in (-1, "x"):
+        with pytest.raises(tbq.TbqError, match=rf"Result\.sample: n must be a whole number of at least 0; got {n!r}"):
+            result.sample(n)
 
 
 def test_density_is_normalised_and_right(result):
@@ -206,12 +210,35 @@ def test_a_pool_that_breaks_ends_the_run_with_what_is_known():
         ({"population": 10}, "population must be a whole number of at least 96; got 10"),
         ({"progress": True}, "progress must be 'auto', 'rich', 'plain' or False; got True"),
         ({"seed": -1}, "seed must be a whole number of at least 0, or None; got -1"),
+        ({"seed": np.random.default_rng(0)}, "seed must be a whole number of at least 0, or None; got Generator"),
+        ({"seed": 1.5}, "seed must be a whole number of at least 0, or None; got 1.5"),
         ({"tolerance": [0.1, 0.2, 0.3]}, "tolerance must be a number between 0 and 1"),
+        ({"tolerance": "abc"}, "tolerance must be a number between 0 and 1, .*; got 'abc'"),
+        ({"tolerance": None}, "tolerance must be a number between 0 and 1, .*; got None"),
+        ({"max_evaluations": "abc"}, "max_evaluations must be a whole number of at least 1; got 'abc'"),
+        ({"max_evaluations": np.inf}, "max_evaluations must be a whole number of at least 1; got inf"),
+        ({"max_evaluations": np.nan}, "max_evaluations must be a whole number of at least 1; got nan"),
+        ({"max_evaluations": [20]}, r"max_evaluations must be a whole number of at least 1; got \[20\]"),
+        ({"max_evaluations": True}, "max_evaluations must be a whole number of at least 1; got True"),
+        ({"temper_cov": None}, "temper_cov must be a positive number; got None"),
+        ({"temper_cov": 10**400}, "temper_cov must be a positive number; got 1000"),
+        ({"batch_size": None}, "batch_size must be a whole number of at least 1; got None"),
+        ({"batch_size": 1.5}, "batch_size must be a whole number of at least 1; got 1.5"),
+        ({"retries": None}, "retries must be a whole number of at least 0; got None"),
+        ({"timeout": "x"}, "timeout must be a positive number of seconds, or None; got 'x'"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):
     with pytest.raises(tbq.TbqError, match=message):
         tbq.infer(log_likelihood, PRIOR, **options)
+
+
+def test_whole_numbers_may_be_written_as_floats():
+    likelihood = tbq.GaussianLikelihood(lambda theta: theta, [0.3, 0.6], 0.2)
+    counts = {"n_initial": 11, "batch_size": 2, "chain_length": 5, "population": 128, "max_evaluations": 13}
+    runs = [tbq.infer(likelihood, PRIOR, seed=0, **{k: of(v) for k, v in counts.items()}) for of in (int, float)]
+    assert runs[0].log_evidence == runs[1].log_evidence
+    assert [e.origin for e in runs[1].evaluations].count("initial") == 11
 
 
 def test_wrong_first_arguments_are_named():

@@ -114,7 +114,7 @@ def test_failed_runs_are_left_out_and_counted(result):
         result.predict(lambda theta: np.ones((3, 3)), 9, vectorized=True)
 
 
-@pytest.mark.parametrize("n", [-1, 2.5, 0])
+@pytest.mark.parametrize("n", [-1, 2.5, 0, "x", None])
 def test_wrong_arguments_are_refused(result, n):
     with pytest.raises(tbq.TbqError, match="predict: n must be a whole number of at least 1"):
         result.predict(twice, n)

@@ -137,6 +137,14 @@ def test_any_sample_size_works(n, method):
         (({},), r"at least one parameter"),
         (([("a", stats.norm()), ("a", stats.norm())],), r"'a' is used 2 times"),
         (([("", stats.norm())],), r"non-empty string"),
+        ((None,), r"marginals must give each parameter a name, .*; got NoneType"),
+        (([stats.norm()],), r"marginals must give each parameter a name, .*; got list"),
+        (("abc",), r"marginals must give each parameter a name, .*; got str"),
+        (
+            ({"k1": stats.norm([0, 1], 1)},),
+            r"'k1' must be the distribution of one parameter, .*; got norm of \[0, 1\], 1",
+        ),
+        (({"k1": stats.norm(loc="x")},), r"'k1' must be the distribution of one parameter, .*; got norm of 'x'"),
     ],
 )
 def test_wrong_marginals_are_named(arguments, message):
@@ -149,6 +157,8 @@ def test_wrong_marginals_are_named(arguments, message):
     [
         ({"correlation": [[1.0, 1.2], [1.2, 1.0]]}, "not positive definite"),
         ({"correlation": [[1.0, 0.5], [0.4, 1.0]]}, "symmetric"),
+        ({"correlation": "x"}, "correlation must be a 2 × 2 matrix; got 'x'"),
+        ({"correlation": [[1.0], [0.4, 1.0]]}, "correlation must be a 2 × 2 matrix; got"),
         ({"correlation": np.eye(3)}, r"2 × 2 matrix; got shape \(3, 3\)"),
         ({"constraint": lambda theta: theta[0] > 2}, "region is empty"),
         ({"constraint": lambda theta: theta[5] > 2}, "constraint failed with IndexError"),
@@ -171,6 +181,18 @@ def test_unattainable_correlations_are_refused():
 def test_wrong_theta_shape_is_named():
     with pytest.raises(tbq.TbqError, match=r"shape \(1,\) or \(n, 1\); got \(3,\)"):
         tbq.Prior({"a": stats.norm()}).log_density([1.0, 2.0, 3.0])
+    with pytest.raises(tbq.TbqError, match=r"Prior\.log_density: theta must be numbers; got 'x'"):
+        tbq.Prior({"a": stats.norm()}).log_density("x")
+
+
+def test_wrong_arguments_of_sample_are_named():
+    prior = tbq.Prior({"a": stats.norm()})
+    for n in (-1, 2.5, "x", None):
+        with pytest.raises(tbq.TbqError, match=f"n must be a whole number of at least 0; got {n!r}"):
+            prior.sample(n)
+    with pytest.raises(tbq.TbqError, match=r"seed must be .* a numpy\.random\.Generator or None; got 'x'"):
+        prior.sample(3, seed="x")
+    assert prior.sample(2.0, seed=np.random.default_rng(0)).shape == (2, 1)
 
 
 def test_small_constraint_regions_do_not_blow_up():

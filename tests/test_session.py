@@ -112,6 +112,8 @@ def test_a_result_on_the_way_changes_nothing(whole):
         (lambda: tbq.Session(PRIOR, journal=3), "journal must be a folder; got int"),
         (lambda: tbq.Session(PRIOR, colour=1), "unexpected keyword argument 'colour'"),
         (lambda: tbq.Session(PRIOR, tolerance=4), "tolerance must be"),
+        (lambda: tbq.Session(PRIOR, max_evaluations=[4]), "max_evaluations must be a whole number"),
+        (lambda: tbq.Session(PRIOR).ask("x"), "n must be a whole number of at least 1; got 'x'"),
         (lambda: tbq.Session(PRIOR).ask(0), "n must be a whole number of at least 1; got 0"),
         (lambda: tbq.Session(PRIOR, warm_start=3), "warm_start must be .*; got int"),
         (lambda: tbq.Session(PRIOR, warm_start=[3]), "warm_start must be .*; got int"),
@@ -121,6 +123,13 @@ def test_a_result_on_the_way_changes_nothing(whole):
 def test_wrong_arguments_are_named(make, message):
     with pytest.raises(tbq.TbqError, match=message):
         make()
+
+
+def test_a_whole_number_of_points_may_be_a_float(tmp_path):
+    with tbq.Session(PRIOR, seed=0, journal=tmp_path) as session:
+        assert [p.id for p in session.ask(2.0)] == [0, 1]
+    with tbq.Session(PRIOR, journal=tmp_path) as session:
+        assert [p.id for p in session.ask(1.0)] == [0]  # given out again
 
 
 # --- resuming -----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from tbq import predict
+from tbq.arguments import generator, whole
 from tbq.errors import ArgumentError
 from tbq.prior import Seed
 from tbq.result import Result
@@ -85,14 +86,13 @@ class Comparison:
         ``models`` are functions of each model's own ``theta`` with the same outputs, by default those behind their
         Gaussian likelihoods. Their draws come one model after the other.
         """
-        if int(n) != n or n < 1:
-            raise ArgumentError(f"Comparison.predict: n must be a whole number of at least 1; got {n!r}")
+        n = whole("Comparison.predict: n", n)
         if models is not None and set(models) != set(self.names):
             wanted, got = ", ".join(self.names), ", ".join(models)
             raise ArgumentError(f"Comparison.predict: models must be functions for {wanted}; got {got}")
-        rng = np.random.default_rng(seed)
+        rng = generator("Comparison.predict", seed)
         parts = []
-        for (name, result), count in zip(self.results.items(), _shares(self.probabilities, int(n)), strict=True):
+        for (name, result), count in zip(self.results.items(), _shares(self.probabilities, n), strict=True):
             if count:
                 model = None if models is None else models[name]
                 part = predict.predict(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tbq import importance
+from tbq.arguments import generator, whole
 from tbq.errors import TbqError
 from tbq.evidence import systematic_resample
 from tbq.prior import Method, Prior, Seed
@@ -44,7 +45,7 @@ class PosteriorPrior(Prior):
 
     def sample(self, n: int, seed: Seed = None, method: Method = "random") -> Array:
         """``n`` posterior draws. ``method`` is accepted for the sake of :class:`Prior`; the draws are random."""
-        rng = np.random.default_rng(seed)
+        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed)
         z = self._mixture.sample(4 * n + 64, rng)
         log_weights = self.log_density_working(z) - self._mixture.log_density(z)
         weights = np.exp(log_weights - log_weights.max())

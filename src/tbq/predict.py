@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tbq.arguments import generator, whole
 from tbq.errors import ArgumentError, TbqError
 from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Seed
@@ -81,10 +82,9 @@ def predict(
         raise ArgumentError("predict: model is needed where the likelihood is no tbq.GaussianLikelihood; got None")
     if not callable(model):
         raise ArgumentError(f"predict: model must be a function of theta; got {type(model).__name__}")
-    if int(n) != n or n < 1:
-        raise ArgumentError(f"predict: n must be a whole number of at least 1; got {n!r}")
-    rng = np.random.default_rng(seed)
-    theta = result.sample(int(n), rng)
+    n = whole("predict: n", n)
+    rng = generator("predict", seed)
+    theta = result.sample(n, rng)
     names, rows, failures = _outputs(answers(model, [theta] if vectorized else list(theta), executor), len(theta))
     kept = np.array([row is not None for row in rows])
     if not kept.any():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg, optimize, special, stats
 from scipy.stats import qmc
 
+from tbq.arguments import generator, whole
 from tbq.coordinates import LEVELS, Axis, choose_axis
 from tbq.errors import ArgumentError
 from tbq.types import Array, ArrayLike, BoolArray, Distribution
@@ -47,7 +48,7 @@ class Prior:
         constraint: Callable[[Array], bool] | None = None,
         units: Mapping[str, str] | None = None,
     ) -> None:
-        pairs = list(marginals.items() if isinstance(marginals, Mapping) else marginals)
+        pairs = _pairs(marginals)
         _check_names([name for name, _ in pairs])
         self.marginals = dict(pairs)
         for name, marginal in pairs:
@@ -87,9 +88,7 @@ class Prior:
 
     def sample(self, n: int, seed: Seed = None, method: Method = "random") -> Array:
         """``n`` draws, shape (n, d): independent, Latin hypercube (``lhs``) or scrambled Sobol points."""
-        if n < 0:
-            raise ArgumentError(f"Prior.sample: n must not be negative; got {n}")
-        rng = np.random.default_rng(seed)
+        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed)
         if self.constraint is None or n == 0:
             return self.from_uniform(_uniform(n, self.dim, method, rng))
         size = int(1.2 * n / self.constraint_mass) + 8
@@ -179,6 +178,16 @@ class Prior:
 # --- checks -------------------------------------------------------------------------------------------------
 
 
+def _pairs(marginals: Any) -> list[tuple[str, Distribution]]:
+    try:
+        return [(name, m) for name, m in (marginals.items() if isinstance(marginals, Mapping) else marginals)]
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            'Prior: marginals must give each parameter a name, as {"a": stats.norm()} does, or be such pairs; '
+            f"got {type(marginals).__name__}"
+        ) from None
+
+
 def _check_names(names: list[str]) -> None:
     if not names:
         raise ArgumentError("Prior: at least one parameter is needed; got none")
@@ -199,6 +208,12 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
             f"Prior: {name!r} must be a scipy.stats frozen distribution such as stats.uniform(0, 1); "
             f"got {type(marginal).__name__} {marginal!r}{hint}"
         )
+    arguments = (*marginal.args, *marginal.kwds.values())
+    if any(np.ndim(a) > 0 or np.asarray(a).dtype.kind not in "biuf" for a in arguments):
+        raise ArgumentError(
+            f"Prior: {name!r} must be the distribution of one parameter, made of single numbers; "
+            f"got {family.name} of {', '.join(map(repr, arguments))}"
+        )
     quantiles = np.asarray(marginal.ppf(LEVELS))
     if not np.all(np.isfinite(quantiles)) or not np.all(np.diff(quantiles) > 0):
         raise ArgumentError(
@@ -215,8 +230,11 @@ def _check_units(units: Mapping[str, str], names: tuple[str, ...]) -> dict[str, 
 
 
 def _check_correlation(correlation: ArrayLike, names: tuple[str, ...]) -> Array:
-    matrix = np.asarray(correlation, dtype=float)
     d = len(names)
+    try:
+        matrix = np.asarray(correlation, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"Prior: correlation must be a {d} × {d} matrix; got {correlation!r}") from None
     if matrix.shape != (d, d):
         raise ArgumentError(f"Prior: correlation must be a {d} × {d} matrix; got shape {matrix.shape}")
     if not np.allclose(matrix, matrix.T) or not np.allclose(np.diag(matrix), 1.0):
@@ -233,7 +251,10 @@ def _describe(marginal: Distribution) -> str:
 
 
 def as_rows(theta: ArrayLike, dim: int, where: str) -> tuple[Array, bool]:
-    points = np.asarray(theta, dtype=float)
+    try:
+        points = np.asarray(theta, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{where}: theta must be numbers; got {theta!r}") from None
     if points.ndim not in (1, 2) or points.shape[-1] != dim:
         raise ArgumentError(f"{where}: theta must have shape ({dim},) or (n, {dim}); got {points.shape}")
     return np.atleast_2d(points), points.ndim == 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tbq import particles
+from tbq.arguments import generator, whole
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation
 from tbq.likelihood import GaussianLikelihood
@@ -167,7 +168,7 @@ class Result:
     def sample(self, n: int, seed: Seed = None) -> Array:
         """``n`` further posterior draws: chains on the surrogate's posterior, started from ``samples``."""
         surrogate = self._learned()
-        rng = np.random.default_rng(seed)
+        n, rng = whole("Result.sample: n", n, 0), generator("Result.sample", seed)
         start = self.prior.to_working(self.samples[rng.integers(0, len(self.samples), max(n, len(self.samples)))])
         log_likelihood = lambda z: surrogate.log_mean(surrogate.at(z), 1.0)
         moved = particles.move(start, log_likelihood, self.prior.log_density_working, 20, rng)

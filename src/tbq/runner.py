@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tbq import worker
+from tbq.arguments import positive, whole
 from tbq.engine import State
 from tbq.errors import ArgumentError, TbqError
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
@@ -63,12 +64,10 @@ class Plan:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        if int(self.batch_size) != self.batch_size or self.batch_size < 1:
-            raise ArgumentError(f"batch_size must be a whole number of at least 1; got {self.batch_size!r}")
-        if self.timeout is not None and not 0.0 < self.timeout < np.inf:
-            raise ArgumentError(f"timeout must be a positive number of seconds, or None; got {self.timeout!r}")
-        if int(self.retries) != self.retries or self.retries < 0:
-            raise ArgumentError(f"retries must be a whole number of at least 0; got {self.retries!r}")
+        object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size))
+        object.__setattr__(self, "retries", whole("retries", self.retries, 0))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", positive("timeout", self.timeout, " of seconds, or None"))
         executor: object = self.executor
         if not (executor is None or isinstance(executor, Executor) or callable(executor)):
             raise ArgumentError(

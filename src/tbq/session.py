@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from tbq import conclude, engine, journal
+from tbq.arguments import checked_seed, whole
 from tbq.errors import ArgumentError
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
 from tbq.likelihood import GaussianLikelihood
@@ -105,8 +106,7 @@ class Session:
     ) -> None:
         from tbq import __version__ as version
 
-        if seed is not None and (int(seed) != seed or seed < 0):
-            raise ArgumentError(f"seed must be a whole number of at least 0, or None; got {seed!r}")
+        seed = checked_seed(seed)
         self._lock = threading.RLock()
         self._journal = None if folder is None else journal.Journal(folder)
         self._again: list[Proposal] = []  # out when the run was interrupted, and not given out since
@@ -121,7 +121,7 @@ class Session:
                 )
                 self.replay(contents.records)
             else:
-                seed = fresh_seed() if seed is None else int(seed)
+                seed = fresh_seed() if seed is None else seed
                 known = [] if warm_start is None else earlier(warm_start, prior, likelihood)
                 if self._journal:
                     self._journal.append(journal.header_of(prior, settings, seed, version, known))
@@ -134,8 +134,7 @@ class Session:
 
     def ask(self, n: int = 1) -> list[Proposal]:
         """Up to ``n`` points to run next: none when the run is done, or waits for points that are out."""
-        if int(n) != n or n < 1:
-            raise ArgumentError(f"Session.ask: n must be a whole number of at least 1; got {n!r}")
+        n = whole("Session.ask: n", n)
         with self._lock:
             if self._again:
                 given, self._again = self._again[:n], self._again[n:]

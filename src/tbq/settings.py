@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tbq.acquisition import ACQUISITIONS, ENSEMBLE, Acquisition
+from tbq.arguments import positive, real, whole
 from tbq.errors import ArgumentError
 
 Algorithm = Literal["tbq", "bq"]
@@ -92,17 +93,18 @@ def resolve(
         raise ArgumentError(f"acquisition must be one of {_listed(known)}, or a callable; got {acquisition!r}")
     _one_of("search", search, ["pool", "continuous", "auto"])
     _one_of("kernel", kernel, ["se", "matern52", "additive", "auto"])
-    first = _positive("n_initial", n_initial, max(12, 2 * dim))
-    budget = _positive("max_evaluations", max_evaluations, max(first, 100 + 50 * dim))
+    first = _chosen("n_initial", n_initial, max(12, 2 * dim))
+    budget = _chosen("max_evaluations", max_evaluations, max(first, 100 + 50 * dim))
+    steps = _chosen("chain_length", chain_length, 20)
     settings = Settings(
         acquisition=acquisition,
         climb=search == "continuous" or (search == "auto" and dim <= _CLIMB_UP_TO),
         kernel=kernel,
         tolerance=_tolerance(tolerance),
-        temper_cov=np.inf if algorithm == "bq" else _number("temper_cov", temper_cov),
+        temper_cov=np.inf if algorithm == "bq" else positive("temper_cov", temper_cov),
         n_initial=min(first, budget),
-        population=_positive("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
-        chain_length=_positive("chain_length", chain_length, 20),
+        population=_chosen("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
+        chain_length=steps,
         check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
         optimism=advanced.pop("optimism", 1.0 if dim <= 2 else 0.0),  # volumes are too large above, and checks are made
         max_evaluations=budget,
@@ -113,10 +115,10 @@ def resolve(
     share = min(max(dim / 16.0, 0.25), 1.0)
     return replace(
         settings,
-        n_initial=min(n_initial or max(10, dim + 3), budget),
+        n_initial=min(max(10, dim + 3) if n_initial is None else first, budget),
         tolerance=(share * settings.tolerance[0], share * settings.tolerance[1]),
         temper_cov=2.0 * settings.temper_cov,
-        chain_length=chain_length or 10,
+        chain_length=10 if chain_length is None else steps,
         check_runs=0,
         fallback=settings if surrogate == "auto" else None,
         **{**_OF_OUTPUTS, **advanced},
@@ -156,22 +158,12 @@ def _listed(names: list[str]) -> str:
     return ", ".join(repr(n) for n in names)
 
 
-def _positive(name: str, value: int | None, default: int, least: int = 1) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise ArgumentError(f"{name} must be a whole number of at least {least}; got {value!r}")
-    return int(value)
-
-
-def _number(name: str, value: float) -> float:
-    if not 0.0 < float(value) < np.inf:
-        raise ArgumentError(f"{name} must be a positive number; got {value!r}")
-    return float(value)
+def _chosen(name: str, value: int | None, default: int, least: int = 1) -> int:
+    return default if value is None else whole(name, value, least)
 
 
 def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
-    values = [float(t) for t in np.atleast_1d(np.asarray(tolerance, dtype=float))]
+    values = [real(t) for t in np.array(tolerance, dtype=object).ravel()]
     if len(values) not in (1, 2) or not all(0.0 < v < 1.0 for v in values):
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tbq import evidence
+from tbq.arguments import whole
 from tbq.errors import ArgumentError, TbqError
 from tbq.evaluation import Evaluation, Proposal
 from tbq.prior import Seed
@@ -87,9 +88,8 @@ def verify(
     log_likelihood = result.likelihood if log_likelihood is None else log_likelihood
     if not callable(log_likelihood):
         raise ArgumentError(f"verify: log_likelihood must be a function; got {type(log_likelihood).__name__}")
-    if int(n) != n or n < 2:
-        raise ArgumentError(f"verify: n must be a whole number of at least 2; got {n!r}")
-    draws = result.sample(int(n), seed)
+    n = whole("verify: n", n, 2)
+    draws = result.sample(n, seed)
     proposals = [Proposal(i, row, 0, "verify", np.nan) for i, row in enumerate(draws)]
     evaluations = evaluate(log_likelihood, proposals, executor, vectorized)
     known = np.array([not e.status.is_failure for e in evaluations])

@@ -1,0 +1,65 @@
+"""Checks of what a user gave: the value as it is meant, or an error that names the argument."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+
+from tbq.errors import ArgumentError
+
+
+def whole(name: str, value: Any, least: int = 1, otherwise: str = "") -> int:
+    """A whole number of at least ``least``; ``otherwise`` says what else may be given. 2.0 is one, "2" is none."""
+    number = _whole(value)
+    if number is None or number < least:
+        raise ArgumentError(f"{name} must be a whole number of at least {least}{otherwise}; got {value!r}")
+    return number
+
+
+def positive(name: str, value: Any, unit: str = "") -> float:
+    """A finite number above zero; ``unit`` says of what, and what else may be given."""
+    number = real(value)
+    if not 0.0 < number < np.inf:
+        raise ArgumentError(f"{name} must be a positive number{unit}; got {value!r}")
+    return number
+
+
+def real(value: Any) -> float:
+    """The number, or nan where it is none."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return np.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
+
+
+def checked_seed(seed: Any) -> int | None:
+    """The seed of a run: a whole number, so that it can be written down and the run repeated."""
+    return None if seed is None else whole("seed", seed, 0, ", or None")
+
+
+def generator(where: str, seed: Any) -> np.random.Generator:
+    """A random generator made of a seed, or given as one."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{where}: seed must be a whole number of at least 0, a numpy.random.Generator or None; got {seed!r}"
+        ) from None
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float | np.floating):
+        return int(value) if float(value).is_integer() else None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
