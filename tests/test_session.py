@@ -125,6 +125,55 @@ def test_wrong_arguments_are_named(make, message):
         make()
 
 
+LIKELIHOOD = tbq.GaussianLikelihood(lambda theta: np.array([theta[0] + theta[1], theta[0]]), [1.0, 0.2], 0.1)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"log_likelihood": -1.0}, "outputs must be the 2 .* where log_likelihood is a number; got none"),
+        ({"log_likelihood": -1.0, "outputs": [1.0, 2.0, 3.0]}, "outputs must be the 2 that .*; got 3"),
+        ({"log_likelihood": np.nan, "outputs": [1.0]}, "outputs must be the 2 that .*; got 1"),
+        ({"log_likelihood": -1.0, "outputs": [1.0, np.nan]}, r"all finite where .*; got \[ ?1\. +nan\]"),
+        ({"log_likelihood": -1.0, "outputs": ["x", 1.0]}, r"outputs must be numbers; got \['x', 1.0\]"),
+    ],
+)
+def test_outputs_that_cannot_be_learned_are_refused_before_they_are_recorded(tmp_path, told, message):
+    with tbq.Session(PRIOR, seed=0, likelihood=LIKELIHOOD, journal=tmp_path) as session:
+        (p,) = session.ask()
+        with pytest.raises(tbq.TbqError, match=message):
+            session.tell(p.id, **told)
+        assert [q.id for q in session.pending] == [p.id]
+        session.tell(p.id, log_likelihood=LIKELIHOOD(p.theta), outputs=LIKELIHOOD.evaluate(p.theta)[1])
+    assert [e.status for e in journal.read(tmp_path).evaluations] == [Status.OK]
+
+
+def test_runs_without_a_likelihood_may_have_any_outputs_or_none():
+    session = tbq.Session(PRIOR, seed=0, likelihood=LIKELIHOOD, population=256, max_evaluations=16)
+    odd = {
+        1: {"log_likelihood": -np.inf},
+        2: {"log_likelihood": np.nan},
+        4: {"log_likelihood": -np.inf, "outputs": [np.inf, 1.0]},
+        5: {"log_likelihood": np.nan, "outputs": [1.0, np.nan]},
+    }
+    while not session.done:
+        for p in session.ask(4):
+            value, outputs = LIKELIHOOD.evaluate(p.theta)
+            session.tell(p.id, **odd.get(p.id % 8, {"log_likelihood": value, "outputs": outputs}))
+    result = session.result()
+    statuses = {i: result.evaluations[i].status for i in odd}
+    assert statuses == {1: Status.INFEASIBLE, 2: Status.FAILED, 4: Status.INFEASIBLE, 5: Status.FAILED}
+    assert "2 outputs" in result.surrogate.description
+    assert np.isfinite(result.log_evidence)
+    assert result.summary()
+
+
+def test_outputs_are_not_asked_for_where_the_log_likelihood_is_learned():
+    session = tbq.Session(PRIOR, seed=0, likelihood=LIKELIHOOD, surrogate="log_likelihood")
+    (p,) = session.ask()
+    assert session.tell(p.id, log_likelihood=-1.0).outputs is None
+
+
 def test_a_whole_number_of_points_may_be_a_float(tmp_path):
     with tbq.Session(PRIOR, seed=0, journal=tmp_path) as session:
         assert [p.id for p in session.ask(2.0)] == [0, 1]

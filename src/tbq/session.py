@@ -23,7 +23,7 @@ from tbq.randomness import fresh_seed
 from tbq.result import Result
 from tbq.settings import Settings, learnable, resolve
 from tbq.threads import single_threaded
-from tbq.types import ArrayLike
+from tbq.types import Array, ArrayLike
 
 WarmStart = str | Path | Result | Sequence[Evaluation]
 
@@ -150,12 +150,16 @@ class Session:
     def tell(
         self, proposal_id: int, *, log_likelihood: Any, outputs: ArrayLike | None = None, seconds: float = 0.0
     ) -> Evaluation:
-        """What a run returned: one number, −inf where the likelihood is zero; nan and +inf count as failures."""
-        array = None if outputs is None else np.asarray(outputs, dtype=float)
-        if array is not None and array.ndim != 1:
-            raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
+        """What a run returned: one number, −inf where the likelihood is zero; nan and +inf count as failures.
+
+        Where outputs are learned, a run that has a likelihood needs all of them; of others, what there is helps.
+        """
+        array = None if outputs is None else _outputs(outputs)
         with self._lock:
-            return self._record(judge(self._pending("tell", proposal_id), log_likelihood, seconds, array))
+            evaluation = judge(self._pending("tell", proposal_id), log_likelihood, seconds, array)
+            if self.state.likelihood is not None:
+                evaluation = _learnable(evaluation, len(self.state.likelihood.observed))
+            return self._record(evaluation)
 
     def fail(self, proposal_id: int, message: str = "") -> Evaluation:
         """A run that gave nothing, and why."""
@@ -283,6 +287,31 @@ def _start(
         learned = likelihood if settings.free_stages else None
         state = replace(engine.init(prior, settings, seed, learned), next_id=len(known))
         return engine.tell(state, known) if known else state
+
+
+def _outputs(outputs: ArrayLike) -> Array:
+    try:
+        array = np.asarray(outputs, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
+    if array.ndim != 1:
+        raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
+    return array
+
+
+def _learnable(evaluation: Evaluation, m: int) -> Evaluation:
+    """The evaluation if its outputs can be learned; refused, before it is recorded for good, if not."""
+    expected = f"Session.tell: outputs must be the {m} that the likelihood has data of"
+    if evaluation.outputs is None:
+        if evaluation.status is Status.OK:
+            raise ArgumentError(f"{expected}, where log_likelihood is a number; got none")
+        return evaluation
+    if len(evaluation.outputs) != m:
+        raise ArgumentError(f"{expected}; got {len(evaluation.outputs)}")
+    finite = np.isfinite(evaluation.outputs)
+    if evaluation.status is Status.OK and not finite.all():
+        raise ArgumentError(f"{expected}, all finite where log_likelihood is a number; got {evaluation.outputs}")
+    return replace(evaluation, outputs=np.where(finite, evaluation.outputs, np.nan))
 
 
 # --- warm starts --------------------------------------------------------------------------------------------
