@@ -85,6 +85,26 @@ def test_derived_quantities_have_names(result):
         found["cube"]
 
 
+def test_an_executor_may_be_made_for_the_occasion_and_is_shut_down(result):
+    made = []
+
+    def make():
+        made.append(ThreadPoolExecutor(2))
+        return made[-1]
+
+    here = result.predict(twice, 20, seed=3)
+    np.testing.assert_array_equal(result.predict(twice, 20, executor=make, seed=3).draws, here.draws)
+    assert result.verify(4, executor=make, seed=5).log_evidence == result.verify(4, seed=5).log_evidence
+    assert len(made) == 2
+    for pool in made:
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            pool.submit(twice, np.zeros(2))
+    with pytest.raises(tbq.TbqError, match=r"executor must return a concurrent\.futures\.Executor; got int"):
+        result.predict(twice, executor=lambda: 3)
+    with pytest.raises(tbq.TbqError, match=r"executor must be a concurrent\.futures\.Executor, .*; got int"):
+        result.verify(4, executor=3)
+
+
 def test_all_at_once_or_on_an_executor_is_the_same(result):
     rows = result.predict(twice, 20, seed=3)
     at_once = result.predict(lambda theta: np.repeat(theta, 2, axis=1), 20, vectorized=True, seed=3)

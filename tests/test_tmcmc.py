@@ -1,5 +1,7 @@
 """TMCMC against closed forms, and its refusal to collapse silently."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -57,6 +59,25 @@ def test_regions_of_zero_likelihood_and_failures():
     broken = tbq.tmcmc(lambda theta: np.nan if theta[0] < 0 else 0.0, PRIOR, population=200, seed=0)
     assert broken.n_failed > 50
     assert broken.evidence == pytest.approx(0.5, abs=0.1)
+
+
+def test_it_runs_on_an_executor_given_or_made():
+    options = {"population": 100, "chain_length": 5, "seed": 0}
+    here = tbq.tmcmc(log_likelihood, PRIOR, **options)
+    made = []
+
+    def make():
+        made.append(ThreadPoolExecutor(2))
+        return made[-1]
+
+    with ThreadPoolExecutor(2) as pool:
+        for executor in (pool, make):
+            there = tbq.tmcmc(log_likelihood, PRIOR, executor=executor, **options)
+            np.testing.assert_array_equal(there.samples, here.samples)
+        assert pool.submit(abs, -1).result() == 1  # the user's is left open
+    assert len(made) == 1  # for all stages
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        made[0].submit(abs, -1)
 
 
 def test_it_says_so_when_it_cannot_go_on():

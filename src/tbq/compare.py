@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from tbq.arguments import generator, whole
 from tbq.errors import ArgumentError
 from tbq.prior import Seed
 from tbq.result import Result
+from tbq.runner import ExecutorLike
 from tbq.types import Array, ArrayLike
 
 # Kass and Raftery (1995): 2 log B from 0, 2, 6 and 10 on
@@ -77,7 +77,7 @@ class Comparison:
         n: int = 100,
         *,
         noise: predict.Noise = "auto",
-        executor: Executor | None = None,
+        executor: ExecutorLike | None = None,
         vectorized: bool = False,
         seed: Seed = None,
     ) -> predict.Prediction:

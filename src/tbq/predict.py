@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from tbq.errors import ArgumentError, TbqError
 from tbq.likelihood import GaussianLikelihood
 from tbq.prior import Seed
 from tbq.result import Result
-from tbq.runner import answers
+from tbq.runner import ExecutorLike, answers
 from tbq.types import Array, ArrayLike
 from tbq.worker import Answer
 
@@ -72,7 +71,7 @@ def predict(
     n: int = 100,
     *,
     noise: Noise = "auto",
-    executor: Executor | None = None,
+    executor: ExecutorLike | None = None,
     vectorized: bool = False,
     seed: Seed = None,
 ) -> Prediction:

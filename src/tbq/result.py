@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -23,6 +22,7 @@ from tbq.types import Array, ArrayLike
 
 if TYPE_CHECKING:
     from tbq.predict import Prediction
+    from tbq.runner import ExecutorLike
     from tbq.verify import Verification
 
 
@@ -184,7 +184,7 @@ class Result:
         n: int = 100,
         *,
         noise: ArrayLike | Literal["auto"] | None = "auto",
-        executor: Executor | None = None,
+        executor: ExecutorLike | None = None,
         vectorized: bool = False,
         seed: Seed = None,
     ) -> Prediction:
@@ -198,6 +198,8 @@ class Result:
         noise
             Standard deviations or a covariance of noise to add; None for none; ``"auto"``: the Gaussian likelihood's,
             where there is one and the model returns as many numbers, without names, as were observed.
+        executor
+            As of :func:`tbq.infer`; one that is made for this is shut down at the end.
         """
         from tbq import predict
 
@@ -208,7 +210,7 @@ class Result:
         n: int,
         log_likelihood: Callable[[Array], Any] | None = None,
         *,
-        executor: Executor | None = None,
+        executor: ExecutorLike | None = None,
         vectorized: bool = False,
         seed: Seed = None,
     ) -> Verification:

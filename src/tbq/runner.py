@@ -7,8 +7,9 @@ next, knowing those still out. Without an executor a batch is run here, one by o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +34,7 @@ class BrokenExecutorError(TbqError):
 def evaluate(
     log_likelihood: worker.LogLikelihood,
     proposals: Sequence[Proposal],
-    executor: Executor | None = None,
+    executor: ExecutorLike | None = None,
     vectorized: bool = False,
 ) -> list[Evaluation]:
     """Evaluate all proposals once and return when all are done, in their order."""
@@ -43,13 +44,42 @@ def evaluate(
 
 
 def answers(
-    function: Callable[[Array], Any], points: Sequence[Array], executor: Executor | None = None
+    function: Callable[[Array], Any], points: Sequence[Array], executor: ExecutorLike | None = None
 ) -> list[Answer]:
     """What a function says of points, in their order; what it raised is an answer too."""
     task, run = Portable(function), uuid.uuid4().hex
-    submit = (executor or _Here()).submit
-    futures = [submit(worker.call, task, theta, None, False, (run, i, 0)) for i, theta in enumerate(points)]
-    return [_answer(future) for future in futures]
+    with opened(executor) as pool:
+        submit = pool.submit
+        futures = [submit(worker.call, task, theta, None, False, (run, i, 0)) for i, theta in enumerate(points)]
+        return [_answer(future) for future in futures]
+
+
+@contextmanager
+def opened(executor: ExecutorLike | None) -> Iterator[Executor]:
+    """The executor to use: the one given, or one made here, which is shut down at the end."""
+    check_executor(executor)
+    if isinstance(executor, Executor):
+        yield executor
+    else:
+        with _made(executor) as pool:
+            yield pool
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what is neither an executor nor a function that may make one."""
+    if not (executor is None or isinstance(executor, Executor) or callable(executor)):
+        raise ArgumentError(
+            "executor must be a concurrent.futures.Executor, or a function that makes one; "
+            f"got {type(executor).__name__}"
+        )
+
+
+def _made(make: Callable[[], Executor] | None) -> Executor:
+    """A new executor; without a function that makes one, this thread."""
+    made: Any = _Here() if make is None else make()
+    if not isinstance(made, Executor):
+        raise ArgumentError(f"executor must return a concurrent.futures.Executor; got {type(made).__name__}")
+    return made
 
 
 @dataclass(frozen=True)
@@ -68,12 +98,7 @@ class Plan:
         object.__setattr__(self, "retries", whole("retries", self.retries, 0))
         if self.timeout is not None:
             object.__setattr__(self, "timeout", positive("timeout", self.timeout, " of seconds, or None"))
-        executor: object = self.executor
-        if not (executor is None or isinstance(executor, Executor) or callable(executor)):
-            raise ArgumentError(
-                "executor must be a concurrent.futures.Executor, or a function that makes one; "
-                f"got {type(executor).__name__}"
-            )
+        check_executor(self.executor)
 
 
 def drive(
@@ -103,7 +128,7 @@ class _Runner:
         if plan.timeout is not None:
             _ = self.task.payload  # say at once that it cannot be sent
         self.make = None if isinstance(plan.executor, Executor) else plan.executor
-        self.executor = plan.executor if isinstance(plan.executor, Executor) else self._made()
+        self.executor = plan.executor if isinstance(plan.executor, Executor) else _made(self.make)
         self.jobs: dict[Future[Answer], _Job] = {}
 
     def fill(self) -> bool:
@@ -177,19 +202,11 @@ class _Runner:
         theta, plan = job.theta(self.plan.vectorized), self.plan
         return self.executor.submit(worker.call, self.task, theta, plan.timeout, job.apart, job.ticket(self.run))
 
-    def _made(self) -> Executor:
-        if self.make is None:
-            return _Here()
-        made = self.make()
-        if not isinstance(made, Executor):
-            raise ArgumentError(f"executor must return a concurrent.futures.Executor; got {type(made).__name__}")
-        return made
-
     def _rebuild(self) -> None:
         if self.make is None:
             raise BrokenExecutorError("executor: it broke, and there is no function to make another")
         self.executor.shutdown(wait=False)
-        self.executor = self._made()
+        self.executor = _made(self.make)
 
 
 @dataclass(frozen=True)

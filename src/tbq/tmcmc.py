@@ -13,7 +13,7 @@ from tbq.evaluation import Proposal, Status
 from tbq.prior import Prior
 from tbq.randomness import fresh_seed, stream
 from tbq.result import Stage
-from tbq.runner import evaluate
+from tbq.runner import ExecutorLike, evaluate, opened
 from tbq.types import Array, IntArray
 from tbq.worker import LogLikelihood
 
@@ -40,9 +40,7 @@ class SampledPosterior:
 class _Counter:
     """The log-likelihood in working coordinates, counting calls and failures."""
 
-    def __init__(
-        self, log_likelihood: LogLikelihood, prior: Prior, executor: Executor | None, vectorized: bool
-    ) -> None:
+    def __init__(self, log_likelihood: LogLikelihood, prior: Prior, executor: Executor, vectorized: bool) -> None:
         self.log_likelihood, self.prior, self.executor, self.vectorized = log_likelihood, prior, executor, vectorized
         self.calls = self.failures = 0
 
@@ -62,7 +60,7 @@ def tmcmc(
     population: int = 2000,
     temper_cov: float = 1.0,
     chain_length: int = 20,
-    executor: Executor | None = None,
+    executor: ExecutorLike | None = None,
     vectorized: bool = False,
     seed: int | None = None,
 ) -> SampledPosterior:
@@ -75,7 +73,12 @@ def tmcmc(
     if population < 10 * (prior.dim + 1):
         raise ArgumentError(f"tmcmc: population must be at least {10 * (prior.dim + 1)}; got {population!r}")
     seed = fresh_seed() if seed is None else seed
-    target = _Counter(log_likelihood, prior, executor, vectorized)
+    with opened(executor) as pool:
+        return _sample(_Counter(log_likelihood, prior, pool, vectorized), population, temper_cov, chain_length, seed)
+
+
+def _sample(target: _Counter, population: int, temper_cov: float, chain_length: int, seed: int) -> SampledPosterior:
+    prior = target.prior
     z = prior.to_working(prior.sample(population, stream(seed, "population"), "lhs"))
     value = target(z)
     ancestors = np.arange(population)

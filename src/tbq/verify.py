@@ -10,7 +10,6 @@ with weights exp(rᵢ) that turn the draws into draws of the true posterior.
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ from tbq.errors import ArgumentError, TbqError
 from tbq.evaluation import Evaluation, Proposal
 from tbq.prior import Seed
 from tbq.result import Result
-from tbq.runner import evaluate
+from tbq.runner import ExecutorLike, evaluate
 from tbq.types import Array
 from tbq.worker import LogLikelihood
 
@@ -80,7 +79,7 @@ def verify(
     n: int,
     log_likelihood: LogLikelihood | None = None,
     *,
-    executor: Executor | None = None,
+    executor: ExecutorLike | None = None,
     vectorized: bool = False,
     seed: Seed = None,
 ) -> Verification:
