@@ -83,8 +83,26 @@ def test_it_runs_on_an_executor_given_or_made():
 def test_it_says_so_when_it_cannot_go_on():
     with pytest.raises(tbq.TbqError, match="no point of the population"):
         tbq.tmcmc(lambda theta: -np.inf, PRIOR, population=100, seed=0)
-    with pytest.raises(tbq.TbqError, match="population must be at least 40"):
-        tbq.tmcmc(log_likelihood, PRIOR, population=10)
+    with pytest.raises(tbq.TbqError, match="the last of 100 that failed said: ZeroDivisionError: division by zero"):
+        tbq.tmcmc(lambda theta: 1 / 0, PRIOR, population=100, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((3, PRIOR), {}, "log_likelihood must be a function of theta; got int"),
+        ((log_likelihood, "x"), {}, r"prior must be a tbq\.Prior; got str"),
+        ((log_likelihood, PRIOR), {"population": 10}, "population must be a whole number of at least 40; got 10"),
+        ((log_likelihood, PRIOR), {"population": "x"}, "population must be a whole number of at least 40; got 'x'"),
+        ((log_likelihood, PRIOR), {"temper_cov": -1}, "temper_cov must be a positive number; got -1"),
+        ((log_likelihood, PRIOR), {"chain_length": 0}, "chain_length must be a whole number of at least 1; got 0"),
+        ((log_likelihood, PRIOR), {"seed": np.random.default_rng(0)}, "seed must be a whole number"),
+        ((log_likelihood, PRIOR), {"executor": 3}, "executor must be .*; got int"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, options, message):
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.tmcmc(*arguments, **options)
 
 
 def test_a_collapsed_population_is_an_error():

@@ -114,17 +114,56 @@ def test_a_budget_that_ends_early_says_so():
     assert "11 evaluations, not converged" in str(integral)
 
 
-def test_wrong_arguments_are_named():
-    with pytest.raises(tbq.TbqError, match="acquisition must be one of gmu, pvc, abs_pvc; got 'ei'"):
-        tbq.integrate(gaussian, SQUARE, acquisition="ei")
-    with pytest.raises(tbq.TbqError, match="kernel must be"):
-        tbq.integrate(gaussian, SQUARE, kernel="rbf")
-    with pytest.raises(tbq.TbqError, match="one finite number; got array"):
-        tbq.integrate(lambda t: np.nan, SQUARE, seed=0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"acquisition": "ei"}, "acquisition must be one of gmu, pvc, abs_pvc; got 'ei'"),
+        ({"kernel": "rbf"}, "kernel must be"),
+        ({"tolerance": -1}, "tolerance must be a positive number; got -1"),
+        ({"tolerance": "x"}, "tolerance must be a positive number; got 'x'"),
+        ({"n_initial": -3}, "n_initial must be a whole number of at least 1; got -3"),
+        ({"max_evaluations": 0}, "max_evaluations must be a whole number of at least 1; got 0"),
+        ({"seed": np.random.default_rng(0)}, "seed must be a whole number of at least 0, or None; got Generator"),
+        ({"prior": 3}, r"prior must be a tbq\.Prior; got int"),
+        ({"f": 3}, "f must be a function of theta; got int"),
+        ({"f": lambda t: np.nan}, "one finite number; got array"),
+        ({"f": lambda t: "x"}, "one finite number; got str"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message):
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.integrate(**{"f": gaussian, "prior": SQUARE, **options})
+
+
+def test_one_value_says_nothing_of_the_error():
+    integral = tbq.integrate(gaussian, SQUARE, seed=0, max_evaluations=1)
+    assert (integral.sd, integral.converged) == (np.inf, False)
+    assert integral.mean == pytest.approx(gaussian(integral.theta[0]))
+    grown = tbq.integrate(gaussian, SQUARE, seed=0, n_initial=1, max_evaluations=40)
+    assert grown.history[0][2] == np.inf
+    assert grown.mean == pytest.approx(tbq.integrate(gaussian, SQUARE, seed=0).mean, rel=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-200])
+def test_zero_wherever_it_was_run_is_not_known_to_be_zero_elsewhere(value):
+    integral = tbq.integrate(lambda t: value, SQUARE, seed=0, max_evaluations=12)
+    assert (integral.mean, integral.sd, integral.converged) == (0.0, np.inf, False)
+    assert len({tuple(row) for row in integral.theta}) == 12
+
+
+def test_what_the_first_runs_did_not_meet_is_looked_for():
+    unit = tbq.Prior({"a": stats.uniform(0, 1)})
+    integral = tbq.integrate(lambda t: max(t[0] - 0.8, 0.0) ** 3, unit, seed=0, n_initial=2, max_evaluations=30)
+    assert np.all(integral.values[:2] == 0.0)
+    assert integral.history[0] == (2, 0.0, np.inf)
+    assert integral.mean == pytest.approx(0.2**4 / 4, rel=1e-2)
 
 
 def test_a_constant_and_a_learned_prior():
-    assert tbq.integrate(lambda t: 3.0, SQUARE, seed=0, max_evaluations=12).mean == pytest.approx(3.0, rel=1e-6)
+    constant = tbq.integrate(lambda t: 3.0, SQUARE, seed=0, max_evaluations=12)
+    assert constant.converged
+    assert abs(constant.mean - 3.0) <= constant.sd < 1e-9
+    assert constant.sd >= np.spacing(3.0)  # no sum is known better than it is rounded
     posterior = tbq.infer(lambda t: -0.5 * ((t[0] - 0.3) / 0.1) ** 2, SQUARE, seed=0).as_prior()
     learned = tbq.integrate(lambda t: t[0], posterior, seed=0, max_evaluations=20)
     assert learned.mean == pytest.approx(0.3, abs=0.02)

@@ -27,6 +27,12 @@ def positive(name: str, value: Any, unit: str = "") -> float:
     return number
 
 
+def function(name: str, value: Any) -> None:
+    """Refuse what cannot be called."""
+    if not callable(value):
+        raise ArgumentError(f"{name} must be a function of theta; got {type(value).__name__}")
+
+
 def real(value: Any) -> float:
     """The number, or nan where it is none."""
     if isinstance(value, np.ndarray) and value.ndim == 0:

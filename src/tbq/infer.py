@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tbq.acquisition import ENSEMBLE
+from tbq.arguments import function
 from tbq.errors import ArgumentError
 from tbq.likelihood import GaussianLikelihood
-from tbq.prior import Prior
+from tbq.prior import Prior, check_prior
 from tbq.progress import Progress, reporter
 from tbq.result import Result, Stop
 from tbq.runner import BrokenExecutorError, ExecutorLike, Plan, drive
@@ -100,10 +101,8 @@ def infer(
         ``"rich"``: a line that changes; ``"plain"``: a line per stage; ``False``: nothing; ``"auto"``: the first on a
         terminal, else nothing.
     """
-    if not callable(log_likelihood):
-        raise ArgumentError(f"log_likelihood must be a function of theta; got {type(log_likelihood).__name__}")
-    if not isinstance(prior, Prior):
-        raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+    function("log_likelihood", log_likelihood)
+    check_prior(prior)
     if progress not in ("auto", "rich", "plain", False):
         raise ArgumentError(f"progress must be 'auto', 'rich', 'plain' or False; got {progress!r}")
     settings = resolve(

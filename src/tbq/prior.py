@@ -175,6 +175,12 @@ class Prior:
         return zip(self.axes, self.marginals.values(), strict=True)
 
 
+def check_prior(prior: Any) -> None:
+    """Refuse what is no prior."""
+    if not isinstance(prior, Prior):
+        raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+
+
 # --- checks -------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from tbq.arguments import checked_seed, whole
 from tbq.errors import ArgumentError
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
 from tbq.likelihood import GaussianLikelihood
-from tbq.prior import Prior
+from tbq.prior import Prior, check_prior
 from tbq.randomness import fresh_seed
 from tbq.result import Result
 from tbq.settings import Settings, learnable, resolve
@@ -61,8 +61,7 @@ class Session:
         likelihood: GaussianLikelihood | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(prior, Prior):
-            raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+        check_prior(prior)
         options["surrogate"] = learnable(options.get("surrogate", "auto"), isinstance(likelihood, GaussianLikelihood))
         try:
             settings = resolve(prior.dim, **options)

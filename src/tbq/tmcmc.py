@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tbq import evidence, particles, tempering
-from tbq.errors import ArgumentError, TbqError
+from tbq.arguments import checked_seed, function, positive, whole
+from tbq.errors import TbqError
 from tbq.evaluation import Proposal, Status
-from tbq.prior import Prior
+from tbq.prior import Prior, check_prior
 from tbq.randomness import fresh_seed, stream
 from tbq.result import Stage
 from tbq.runner import ExecutorLike, evaluate, opened
@@ -43,13 +44,16 @@ class _Counter:
     def __init__(self, log_likelihood: LogLikelihood, prior: Prior, executor: Executor, vectorized: bool) -> None:
         self.log_likelihood, self.prior, self.executor, self.vectorized = log_likelihood, prior, executor, vectorized
         self.calls = self.failures = 0
+        self.message = ""  # of the last failure
 
     def __call__(self, z: Array) -> Array:
         theta = self.prior.from_working(z)
         proposals = [Proposal(self.calls + i, row, 0, "tmcmc", np.nan) for i, row in enumerate(theta)]
         done = evaluate(self.log_likelihood, proposals, self.executor, self.vectorized)
         self.calls += len(done)
-        self.failures += sum(e.status.is_failure for e in done)
+        failed = [e for e in done if e.status.is_failure]
+        self.failures += len(failed)
+        self.message = failed[-1].message if failed else self.message
         return np.array([e.log_likelihood if e.status is Status.OK else -np.inf for e in done])
 
 
@@ -70,8 +74,11 @@ def tmcmc(
     ``chain_length`` Metropolis steps; with few steps a stage inherits the errors of the last, and
     ``log_evidence_sd`` is too small. Raises :class:`TbqError` where a population collapses.
     """
-    if population < 10 * (prior.dim + 1):
-        raise ArgumentError(f"tmcmc: population must be at least {10 * (prior.dim + 1)}; got {population!r}")
+    function("log_likelihood", log_likelihood)
+    check_prior(prior)
+    population = whole("population", population, 10 * (prior.dim + 1))
+    temper_cov, chain_length = positive("temper_cov", temper_cov), whole("chain_length", chain_length)
+    seed = checked_seed(seed)
     seed = fresh_seed() if seed is None else seed
     with opened(executor) as pool:
         return _sample(_Counter(log_likelihood, prior, pool, vectorized), population, temper_cov, chain_length, seed)
@@ -86,7 +93,8 @@ def _sample(target: _Counter, population: int, temper_cov: float, chain_length: 
     stages: list[Stage] = []
     while gamma < 1.0:
         if not np.isfinite(value).any():
-            raise TbqError("tmcmc: no point of the population has a likelihood above zero")
+            said = f"; the last of {target.failures} that failed said: {target.message}" if target.failures else ""
+            raise TbqError(f"tmcmc: no point of the population has a likelihood above zero{said}")
         if len(stages) == _MOST_STAGES:
             raise TbqError(f"tmcmc: γ has only reached {gamma:.3g} after {_MOST_STAGES} stages")
         step = tempering.next_gamma(lambda g: (g - gamma) * _floored(value), gamma, temper_cov)  # noqa: B023

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,15 +12,18 @@ from scipy import linalg
 
 from tbq import gp as gps
 from tbq import search
+from tbq.arguments import checked_seed, function, positive, whole
 from tbq.embedding import KERNELS, Measure, measure_of
 from tbq.errors import ArgumentError, TbqError
-from tbq.prior import Prior
+from tbq.prior import Prior, check_prior
 from tbq.randomness import fresh_seed, stream
 from tbq.types import Array
 
 IntegralAcquisition = Literal["gmu", "pvc", "abs_pvc"]
 
 _NOISE = 1e-7  # sd of the values' noise, in units of their spread
+_ROUNDING = 1e-12  # spread of values that are all the same, as a share of them
+_VANISHING = 1e-150  # whose square is hardly a number any more
 _POOL = 512
 _IN_A_ROW = 2
 
@@ -92,46 +96,72 @@ def integrate(
     Stops when the standard deviation is below ``tolerance`` times the mean twice in a row, or after
     ``max_evaluations``. The next point maximises ``"gmu"`` (expected change of the mean, which is also the
     reduction of the variance), ``"pvc"`` (contribution to the variance) or ``"abs_pvc"``. What ``f`` raises is
-    not caught.
+    not caught. The standard deviation is infinite after a single value, and while all of them are zero: nothing is
+    then known of the scale of ``f``.
     """
+    function("f", f)
+    check_prior(prior)
     if acquisition not in _ACQUISITIONS:
         raise ArgumentError(f"acquisition must be one of {', '.join(_ACQUISITIONS)}; got {acquisition!r}")
     if kernel not in (*KERNELS, "auto"):
         raise ArgumentError(f"kernel must be 'se', 'matern52' or 'auto'; got {kernel!r}")
+    tolerance, seed = positive("tolerance", tolerance), checked_seed(seed)
     seed = fresh_seed() if seed is None else seed
-    n_initial = n_initial or 5 * prior.dim
-    budget = max_evaluations or 30 * prior.dim
+    first = 5 * prior.dim if n_initial is None else whole("n_initial", n_initial)
+    budget = 30 * prior.dim if max_evaluations is None else whole("max_evaluations", max_evaluations)
     measure, domain = measure_of(prior), search.domain_of(prior)
-    theta = prior.sample(min(n_initial, budget), stream(seed, "design"), "lhs")
+    theta = prior.sample(min(first, budget), stream(seed, "design"), "lhs")
     values = np.array([_value(f, row) for row in theta])
     history: list[tuple[int, float, float]] = []
     satisfied = 0
     warm: dict[str, Array] = {}
     while True:
         z = prior.to_working(theta)
-        posterior = Posterior.of(_fit(z, values, kernel, warm), measure)
-        sd = float(np.sqrt(posterior.variance))
-        history.append((len(values), posterior.mean, sd))
-        satisfied = satisfied + 1 if sd <= tolerance * abs(posterior.mean) else 0
+        posterior = Posterior.of(_fit(z, values, kernel, warm), measure) if _scaled(values) else None
+        mean, sd = _estimate(posterior, len(values))
+        history.append((len(values), mean, sd))
+        satisfied = satisfied + 1 if sd <= tolerance * abs(mean) else 0
         if satisfied >= _IN_A_ROW or len(values) >= budget:
-            return Integral(posterior.mean, sd, theta, values, satisfied >= _IN_A_ROW, tuple(history))
+            return Integral(mean, sd, theta, values, satisfied >= _IN_A_ROW, tuple(history))
         pool = prior.to_working(prior.sample(_POOL, stream(seed, "pool", len(values)), "sobol"))
-        worth = lambda z: _ACQUISITIONS[acquisition](posterior, prior, z)  # noqa: B023 - used within this turn
+        worth = partial(_worth, acquisition, posterior, prior)
         new, _ = search.maximise(worth, pool, z, domain, climb=True)
         theta = np.vstack([theta, prior.from_working(new[None, :])])
         values = np.append(values, _value(f, theta[-1]))
 
 
 def _value(f: Callable[[Array], Any], theta: Array) -> float:
-    value = np.asarray(f(theta.copy()), dtype=float)
+    returned = f(theta.copy())
+    try:
+        value = np.asarray(returned, dtype=float)
+    except (TypeError, ValueError):
+        raise TbqError(f"integrate: f must return one finite number; got {type(returned).__name__}") from None
     if value.size != 1 or not np.isfinite(value.reshape(-1)[0]):
         raise TbqError(f"integrate: f must return one finite number; got {value!r} at theta = {theta}")
     return float(value.reshape(-1)[0])
 
 
+def _scaled(values: Array) -> bool:
+    """Whether the values show the scale of the function: none that are all zero do, or so small that squares vanish."""
+    return max(float(np.std(values)), _NOISE * _ROUNDING * float(np.max(np.abs(values)))) > _VANISHING
+
+
+def _estimate(posterior: Posterior | None, n: int) -> tuple[float, float]:
+    """Mean and standard deviation of the integral; a single value tells nothing of its spread."""
+    if posterior is None:
+        return 0.0, np.inf
+    sd = max(np.sqrt(posterior.variance), np.spacing(abs(posterior.mean)))  # no sum is known better than it is rounded
+    return posterior.mean, float(sd) if n > 1 else np.inf
+
+
+def _worth(acquisition: IntegralAcquisition, posterior: Posterior | None, prior: Prior, z: Array) -> Array:
+    """Where nothing is known all points are worth the same, and the search fills the largest hole."""
+    return np.full(len(z), -np.inf) if posterior is None else _ACQUISITIONS[acquisition](posterior, prior, z)
+
+
 def _fit(z: Array, values: Array, choice: str, warm: dict[str, Array]) -> gps.GP:
     """The kernel that the values prefer, by penalised marginal likelihood."""
-    spread = max(float(np.std(values)), 1e-12 * float(np.max(np.abs(values))), 1e-150)
+    spread = max(float(np.std(values)), _ROUNDING * float(np.max(np.abs(values))), _VANISHING)
     noise = (_NOISE * spread) ** 2
     fitted = {
         name: gps.fit(z, values, noise, KERNELS[name], "constant", warm.get(name), cold=len(z) % 5 == 0)
