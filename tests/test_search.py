@@ -1,5 +1,6 @@
 """The search against a grid, and its promise never to repeat a point."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -33,27 +34,30 @@ def test_the_pool_alone_returns_a_member_of_the_pool():
     assert np.any(np.all(pool == z, axis=1))
 
 
-def test_a_batch_is_greedy_and_spread_out():
+def test_a_choice_is_the_best_point_with_its_value_and_whose_it_is():
     target = make_target()
     pool = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
-    known = target.surrogate.gp.x
-    named = [("peur", acquisition.peur)] * 4
-    batch = search.choose(named, target, pool, known, BOX, climb=True)
-    single = search.choose(named[:1], target, pool, known, BOX, climb=True)
-    np.testing.assert_array_equal(batch[0].z, single[0].z)
-    z = np.array([c.z for c in batch])
+    choice = search.choose(("pvc", acquisition.pvc), target, pool, target.surrogate.gp.x, BOX, climb=False)
+    values = acquisition.pvc(target, pool)
+    np.testing.assert_array_equal(choice.z, pool[np.argmax(values)])
+    assert (choice.value, choice.acquisition) == (pytest.approx(values.max()), "pvc")
+    leftmost = replace(target, log_weight=lambda z: -1e6 * z[:, 0])
+    choice = search.choose(("pvc", acquisition.pvc), leftmost, pool, target.surrogate.gp.x, BOX, climb=False)
+    np.testing.assert_array_equal(choice.z, pool[np.argmin(pool[:, 0])])
+
+
+def test_points_that_believe_in_those_before_them_are_spread_out_and_worth_less_and_less():
+    target = make_target()
+    pool = np.random.default_rng(0).uniform(-1.5, 1.5, (300, 2))
+    choices = []
+    for _ in range(4):
+        known = np.vstack([target.surrogate.gp.x, *(c.z for c in choices)])
+        choices.append(search.choose(("peur", acquisition.peur), target, pool, known, BOX, climb=True))
+        target = target.believing(choices[-1].z)
+    z = np.array([c.z for c in choices])
     gaps = np.linalg.norm(z[:, None] - z[None, :], axis=-1)[np.triu_indices(4, 1)]
     assert gaps.min() > 0.05
-    assert [c.value for c in batch] == sorted((c.value for c in batch), reverse=True)
-
-
-def test_the_ensemble_takes_one_point_from_each_function():
-    target = make_target()
-    pool = np.random.default_rng(0).uniform(-1.5, 1.5, (200, 2))
-    named = [(n, acquisition.ACQUISITIONS[n]) for n in acquisition.ENSEMBLE]
-    batch = search.choose(named, target, pool, target.surrogate.gp.x, BOX, climb=False)
-    assert [c.acquisition for c in batch] == list(acquisition.ENSEMBLE)
-    assert len({tuple(c.z) for c in batch}) == 4
+    assert [c.value for c in choices] == sorted((c.value for c in choices), reverse=True)
 
 
 def test_known_points_are_never_proposed():

@@ -170,7 +170,7 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
             climb = climb and len(candidates) > 1  # a single one is meant
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
-        choice = search.choose([named], aim, candidates, all_known, domain, climb=climb)[0]
+        choice = search.choose(named, aim, candidates, all_known, domain, climb=climb)
         believed.append(choice.z)
         if i + 1 < n:
             target = target.believing(choice.z)

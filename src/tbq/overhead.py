@@ -140,7 +140,7 @@ def acquire(problem: str, function: str) -> Acquisition:
     row = next(r for r in bench.paper_rows() if (r.problem, r.method) == (problem, f"TBQ-{function.upper()}"))
     with single_threaded():
         target, pool, known, domain = _paper_target(problem, round(row.n_call))
-        named = [(function, ACQUISITIONS[function])]
+        named = (function, ACQUISITIONS[function])
         seconds = []
         for _ in range(_REPEATS):
             start = time.process_time()

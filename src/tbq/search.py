@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,26 +45,18 @@ class Choice:
 
 
 def choose(
-    named: Sequence[tuple[str, Acquisition]],
+    named: tuple[str, Acquisition],
     target: Target,
     candidates: Array,
     known: Array,
     domain: Domain,
     *,
     climb: bool,
-) -> list[Choice]:
-    """One point for each acquisition function named, in order, each aware of those before it.
-
-    A batch is the same function named several times; the paper's ensemble names four different ones.
-    """
-    choices: list[Choice] = []
-    for name, acquisition in named:
-        z, value = maximise(_worth(acquisition, target), candidates, known, domain, climb=climb)
-        choices.append(Choice(z, value, name))
-        known = np.vstack([known, z])
-        if len(choices) < len(named):
-            target = target.believing(z)
-    return choices
+) -> Choice:
+    """The point that an acquisition function, given with its name, makes most of."""
+    name, acquisition = named
+    z, value = maximise(_worth(acquisition, target), candidates, known, domain, climb=climb)
+    return Choice(z, value, name)
 
 
 def _worth(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]:
