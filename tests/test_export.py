@@ -192,6 +192,8 @@ def test_what_cannot_be_read_is_said(gaussian, tmp_path):
         gaussian.save(tmp_path / "nowhere" / "run.tbq")
     with pytest.raises(tbq.TbqError, match="save: path must be the name of a file; got int"):
         gaussian.save(3)
+    with pytest.raises(tbq.TbqError, match=r"save: path must be the name of a file; got '\.'"):
+        gaussian.save(".")
     path.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(tbq.TbqError, match="not a result that tbq saved"):
         tbq.load(path)

@@ -148,6 +148,19 @@ def test_a_flat_likelihood_returns_the_prior():
     assert result.samples[:, 1].std() == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda target, z: 1.0, r"acquisition must return one number for each of the \d+ points; got shape \(\)"),
+        (lambda target, z: z, r"acquisition must return one number for each of the (\d+) points; got shape \(\1, 2\)"),
+        (lambda target, z: "x", "acquisition must return numbers; got str"),
+    ],
+)
+def test_a_callable_acquisition_function_that_returns_something_else_is_refused(wrong, message):
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.infer(log_likelihood, PRIOR, seed=0, acquisition=wrong, max_evaluations=16)
+
+
 def test_a_callable_acquisition_function():
     def farthest(target, z):
         return np.linalg.norm(z, axis=1)

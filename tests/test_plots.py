@@ -122,6 +122,18 @@ def test_stages_show_every_run_once_and_where_it_was_made(result):
     drawn(figure)
 
 
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_pictures_of_two_parameters_say_so_where_there_are_others(names, axes):
+    prior = tbq.Prior({name: stats.uniform(0, 1) for name in names})
+    other = tbq.infer(lambda t: -np.sum(t**2), prior, seed=0, population=256, max_evaluations=14)
+    message = f"this picture needs two parameters; the result has {len(names)}"
+    for draw in (plots.posterior_density, plots.density_error, plots.acquisition):
+        with pytest.raises(tbq.TbqError, match=message):
+            draw(other, axes)
+    with pytest.raises(tbq.TbqError, match=message):
+        plots.stages(other)
+
+
 def test_there_is_nothing_to_draw_where_nothing_was_learned():
     def never(theta):
         raise ValueError

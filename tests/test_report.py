@@ -153,6 +153,8 @@ def test_a_path_that_cannot_be_written(tmp_path):
     result = tbq.Result.empty(PRIOR, (), tbq.Stop.UNFINISHED)
     with pytest.raises(tbq.TbqError, match=r"report: .* cannot be written: No such file or directory"):
         result.report(tmp_path / "nowhere" / "a.html")
+    with pytest.raises(tbq.TbqError, match=r"report: path must be the name of a file; got '\.'"):
+        result.report(".")
 
 
 def test_a_result_that_was_saved_is_reported_alike(result, page, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,14 @@ def function(name: str, value: Any) -> None:
     """Refuse what cannot be called."""
     if not callable(value):
         raise ArgumentError(f"{name} must be a function of theta; got {type(value).__name__}")
+
+
+def file_path(where: str, path: Any) -> Path:
+    """The path of a file, which need not exist."""
+    if not isinstance(path, str | Path) or not Path(path).name:
+        got = repr(str(path)) if isinstance(path, str | Path) else type(path).__name__
+        raise ArgumentError(f"{where}: path must be the name of a file; got {got}")
+    return Path(path)
 
 
 def real(value: Any) -> float:

@@ -163,6 +163,7 @@ def acquisition(result: Result, axes: Axes, name: str = "peur") -> Axes:
 
 def stages(result: Result) -> Figure:
     """A panel for each stage of two parameters: its tempered posterior as it is known now, with the runs by then."""
+    _check_two_parameters(result)
     surrogate = _learned(result)
     columns = min(len(result.stages), 4)
     rows = -(-len(result.stages) // columns)
@@ -286,9 +287,13 @@ def _learned(result: Result) -> Surrogate[Any]:
     return result.surrogate
 
 
-def _grid(result: Result, size: int = _GRID) -> tuple[Array, Array, Array]:
+def _check_two_parameters(result: Result) -> None:
     if result.prior.dim != 2:
         raise ArgumentError(f"this picture needs two parameters; the result has {result.prior.dim}")
+
+
+def _grid(result: Result, size: int = _GRID) -> tuple[Array, Array, Array]:
+    _check_two_parameters(result)
     low, high = _limits(result.prior.sample(4000, 0))
     if len(result.samples):  # the posterior with some of what surrounds it
         first, last = _limits(result.samples)

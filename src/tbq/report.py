@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tbq import diagnostics, journal, plots, summary
+from tbq.arguments import file_path
 from tbq.errors import TbqError
 from tbq.evaluation import Evaluation
 from tbq.likelihood import GaussianLikelihood
@@ -35,7 +36,7 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-
 
 def write(result: Result, path: str | Path, *, title: str = "") -> None:
     """The page of a result, in a file. Needs matplotlib."""
-    replace(Path(path), page(title, body(result)))
+    replace(file_path("report", path), page(title, body(result)))
 
 
 def of_folder(folder: Path) -> Iterator[tuple[str, bool]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import optimize
 from scipy.spatial import distance
 
 from tbq.acquisition import Acquisition, Target
+from tbq.errors import ArgumentError
 from tbq.prior import Prior
 from tbq.types import Array, BoolArray
 
@@ -71,7 +73,7 @@ def maximise(
     worth: Callable[[Array], Array], candidates: Array, known: Array, domain: Domain, *, climb: bool
 ) -> tuple[Array, float]:
     """The best new point and its worth. Never a point already known, whatever the function says."""
-    values = np.array(worth(candidates), dtype=float)
+    values = _one_for_each(worth(candidates), len(candidates))
     values[np.isnan(values) | _is_known(candidates, known)] = -np.inf
     best = int(np.argmax(values))
     if not np.isfinite(values[best]):  # nothing to tell candidates apart: fill the largest hole
@@ -84,6 +86,17 @@ def maximise(
         if value > top and domain.contains(z[None, :])[0] and not _is_known(z[None, :], known)[0]:
             winner, top = z, value
     return winner, top
+
+
+def _one_for_each(values: Any, n: int) -> Array:
+    """What an acquisition function, which may be the user's, said of ``n`` points."""
+    try:
+        array = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"acquisition must return numbers; got {type(values).__name__}") from None
+    if array.shape != (n,):
+        raise ArgumentError(f"acquisition must return one number for each of the {n} points; got shape {array.shape}")
+    return array
 
 
 def _is_known(z: Array, known: Array) -> BoolArray:

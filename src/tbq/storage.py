@@ -21,6 +21,7 @@ from scipy import stats
 
 from tbq import gp as gps
 from tbq import journal
+from tbq.arguments import file_path
 from tbq.errors import ArgumentError, TbqError
 from tbq.feasibility import Bounded, Region
 from tbq.kernels import BY_NAME
@@ -42,7 +43,7 @@ def save(result: Result, path: str | Path) -> None:
     """Write a result to one file, whole or not at all."""
     from tbq import __version__ as version
 
-    path = _checked(path, "save")
+    path = file_path("save", path)
     reason = _not_stored(result.prior)
     if reason:
         warnings.warn(
@@ -76,7 +77,7 @@ def load(path: str | Path, *, prior: Prior | None = None, likelihood: GaussianLi
     likelihood
         The result's :class:`tbq.GaussianLikelihood`, for its model, and for its noise where that has a scale.
     """
-    path = _checked(path, "load")
+    path = file_path("load", path)
     description = _read(path)
     try:
         return _result(description, prior, likelihood)
@@ -85,12 +86,6 @@ def load(path: str | Path, *, prior: Prior | None = None, likelihood: GaussianLi
 
 
 # --- the file -----------------------------------------------------------------------------------------------
-
-
-def _checked(path: str | Path, where: str) -> Path:
-    if not isinstance(path, str | Path):
-        raise ArgumentError(f"{where}: path must be the name of a file; got {type(path).__name__}")
-    return Path(path)
 
 
 def _read(path: Path) -> Description:
