@@ -161,7 +161,10 @@ def test_the_likelihoods_functions_are_taken_again(tmp_path):
     noisy = lambda observed: tbq.GaussianLikelihood(model, observed, 0.3, scale=lambda theta: theta[1])
     result = tbq.infer(noisy(OBSERVED), PRIOR, **QUICK)
     theta = PRIOR.sample(1, seed=0)
-    loaded = round_trip(result, tmp_path, likelihood=noisy(OBSERVED))
+    with pytest.warns(UserWarning, match=r"scale .* is not stored; .* tbq\.load\(path, likelihood=\.\.\.\)") as told:
+        loaded = round_trip(result, tmp_path, likelihood=noisy(OBSERVED))
+    assert [w.filename for w in told] == [__file__]
+    assert_same(loaded, result)
     assert loaded.likelihood(theta[0]) == result.likelihood(theta[0])
     with pytest.raises(tbq.TbqError, match="scale of the likelihood's noise is a function"):
         tbq.load(tmp_path / "run.tbq").likelihood.log_scales(theta)
@@ -171,6 +174,17 @@ def test_the_likelihoods_functions_are_taken_again(tmp_path):
         tbq.load(tmp_path / "run.tbq", likelihood=curved)
     with pytest.raises(tbq.TbqError, match=r"the result was not of a tbq\.GaussianLikelihood"):
         round_trip(replace(result, likelihood=None), tmp_path, likelihood=noisy(OBSERVED))
+
+
+def test_a_posterior_whose_noise_has_a_scale_is_no_prior_that_can_be_stored(tmp_path):
+    likelihood = tbq.GaussianLikelihood(model, OBSERVED, 0.3, scale=lambda theta: theta[1])
+    prior = tbq.infer(likelihood, PRIOR, **QUICK).as_prior()
+    result = tbq.infer(curved, prior, **QUICK)
+    with pytest.warns(UserWarning, match=r"scale of the noise behind the prior is a function and is not stored"):
+        result.save(tmp_path / "run.tbq")
+    with pytest.raises(tbq.TbqError, match=r"scale of the noise .* give it: tbq\.load\(path, prior=\.\.\.\)"):
+        tbq.load(tmp_path / "run.tbq")
+    assert_same(tbq.load(tmp_path / "run.tbq", prior=prior), result)
 
 
 def test_the_file_holds_text_and_plain_arrays(gaussian, tmp_path):

@@ -44,11 +44,12 @@ def save(result: Result, path: str | Path) -> None:
     from tbq import __version__ as version
 
     path = file_path("save", path)
-    reason = _not_stored(result.prior)
-    if reason:
-        warnings.warn(
-            f"save: {reason} and is not stored; to read the file, give the prior: tbq.load(path, prior=...)",
-            stacklevel=3,
+    if reason := _not_stored(result.prior):
+        _warn(f"{reason} and is not stored; to read the file, give the prior: tbq.load(path, prior=...)")
+    if _has_scale(result):
+        _warn(
+            "the scale of the likelihood's noise is a function and is not stored; to go on from the file, give the "
+            "likelihood: tbq.load(path, likelihood=...)"
         )
     arrays: dict[str, Array] = {}
     text = json.dumps(_pack({"format": FORMAT, "version": version, **_describe(result)}, "", arrays), allow_nan=False)
@@ -83,6 +84,10 @@ def load(path: str | Path, *, prior: Prior | None = None, likelihood: GaussianLi
         return _result(description, prior, likelihood)
     except (KeyError, TypeError) as error:
         raise TbqError(f"load: {path} is damaged: {type(error).__name__} {error}") from error
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"save: {message}", stacklevel=4)  # where Result.save was called
 
 
 # --- the file -----------------------------------------------------------------------------------------------
@@ -184,7 +189,8 @@ def _describe_prior(prior: Prior) -> Description:
 def _not_stored(prior: Prior) -> str:
     """What of a prior cannot be stored; nothing where all can."""
     if isinstance(prior, PosteriorPrior):
-        return _not_stored(prior.result.prior)
+        scale = "the scale of the noise behind the prior is a function" if _has_scale(prior.result) else ""
+        return _not_stored(prior.result.prior) or scale
     if prior.constraint is not None:
         return "the prior's constraint is a function"
     foreign = [n for n, m in prior.marginals.items() if type(getattr(stats, m.dist.name, None)) is not type(m.dist)]
@@ -232,6 +238,10 @@ class NotStored:
 
     def __call__(self, theta: Array) -> Any:
         raise TbqError(f"{self.what} is a function and was not stored; give it: tbq.load(path, likelihood=...)")
+
+
+def _has_scale(result: Result) -> bool:
+    return result.likelihood is not None and result.likelihood.scaled
 
 
 def _describe_likelihood(likelihood: GaussianLikelihood) -> list[Description]:
