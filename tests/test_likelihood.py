@@ -141,3 +141,37 @@ def test_a_model_of_the_wrong_shape_or_one_that_raises_is_a_failed_run():
     negative = tbq.GaussianLikelihood(line, DATA, 1.0, scale=lambda theta: -1.0)
     (done,) = evaluate(negative, proposals([THETA]))
     assert "scale must be positive; got -1.0" in done.message
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        (lambda theta: theta[1], r"scale must be a positive number everywhere in the prior; got -\d.* at theta = \["),
+        (lambda theta: np.nan if theta[0] > 0.9 else 1.0, "scale must be a positive number .*; got nan at theta"),
+        (lambda theta: 0.0, "scale must be a positive number .*; got 0.0 at theta"),
+        (lambda theta: theta[5], "scale failed with IndexError: .* at theta"),
+        (lambda theta: "x", "scale failed with ValueError: .* at theta"),
+    ],
+)
+def test_noise_without_a_scale_somewhere_in_the_prior_is_refused_before_anything_is_run(scale, message, tmp_path):
+    calls = []
+
+    def model(theta):
+        calls.append(theta)
+        return line(theta)
+
+    prior = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.norm()})
+    likelihood = tbq.GaussianLikelihood(line, DATA, 0.2) + tbq.GaussianLikelihood(model, DATA, 1.0, scale=scale)
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.infer(likelihood, prior, seed=0, journal=tmp_path / "run")
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.Session(prior, likelihood=likelihood)
+    assert calls == []
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_scale_that_is_missing_is_a_failed_run_where_the_log_likelihood_is_learned():
+    prior = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.norm()})
+    likelihood = tbq.GaussianLikelihood(line, DATA, 1.0, scale=lambda theta: theta[1])
+    result = tbq.infer(likelihood, prior, seed=0, surrogate="log_likelihood", population=128, max_evaluations=14)
+    assert {e.status for e in result.evaluations if e.theta[1] <= 0.0} == {Status.FAILED}

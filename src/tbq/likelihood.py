@@ -209,6 +209,21 @@ class GaussianLikelihood:
         """log of each experiment's noise scale at the rows of ``theta``, shape (n, experiments)."""
         return np.column_stack([e.log_scale(theta) for e in self.experiments])
 
+    def check_scales(self, theta: Array) -> None:
+        """Refuse noise whose scale is not a positive number at each row of ``theta``."""
+        for scale in (e.scale for e in self.experiments if e.scale is not None):
+            for row in theta:
+                try:
+                    value = float(scale(row.copy()))
+                except Exception as error:
+                    failed = f"failed with {type(error).__name__}: {error}"
+                    raise ArgumentError(f"GaussianLikelihood: scale {failed} at theta = {row}") from error
+                if not 0.0 < value < np.inf:
+                    raise ArgumentError(
+                        "GaussianLikelihood: scale must be a positive number everywhere in the prior; "
+                        f"got {value} at theta = {row}"
+                    )
+
     def log_constant(self, log_scales: Array) -> Array:
         """The log-likelihood of data that fit exactly, at these scales; shape (n,)."""
         counts = np.array([len(e.observed) for e in self.experiments], dtype=float)

@@ -25,6 +25,7 @@ from tbq.settings import Settings, learnable, resolve
 from tbq.threads import single_threaded
 from tbq.types import Array, ArrayLike
 
+_SCALES = 256  # points of the prior at which an unknown noise must have a scale
 WarmStart = str | Path | Result | Sequence[Evaluation]
 
 
@@ -106,6 +107,8 @@ class Session:
         from tbq import __version__ as version
 
         seed = checked_seed(seed)
+        if settings.free_stages and isinstance(likelihood, GaussianLikelihood) and likelihood.scaled:
+            likelihood.check_scales(prior.sample(_SCALES, 0, "sobol"))  # before anything is run
         self._lock = threading.RLock()
         self._journal = None if folder is None else journal.Journal(folder)
         self._again: list[Proposal] = []  # out when the run was interrupted, and not given out since
