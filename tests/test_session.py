@@ -104,6 +104,11 @@ def test_a_result_on_the_way_changes_nothing(whole):
     np.testing.assert_array_equal(thetas(session), thetas(whole[0]))
 
 
+def tell_once(**told):
+    session = tbq.Session(PRIOR, seed=0)
+    session.tell(session.ask()[0].id, log_likelihood=0.0, **told)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -115,6 +120,8 @@ def test_a_result_on_the_way_changes_nothing(whole):
         (lambda: tbq.Session(PRIOR, max_evaluations=[4]), "max_evaluations must be a whole number"),
         (lambda: tbq.Session(PRIOR).ask("x"), "n must be a whole number of at least 1; got 'x'"),
         (lambda: tbq.Session(PRIOR).ask(0), "n must be a whole number of at least 1; got 0"),
+        (lambda: tell_once(seconds=None), "seconds must be a number that is not negative; got None"),
+        (lambda: tell_once(seconds=-1.0), "seconds must be a number that is not negative; got -1.0"),
         (lambda: tbq.Session(PRIOR, warm_start=3), "warm_start must be .*; got int"),
         (lambda: tbq.Session(PRIOR, warm_start=[3]), "warm_start must be .*; got int"),
         (lambda: tbq.Session(PRIOR, warm_start="no/such"), "there is none in 'no/such'"),

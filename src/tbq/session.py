@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from tbq import conclude, engine, journal
-from tbq.arguments import checked_seed, whole
+from tbq.arguments import checked_seed, real, whole
 from tbq.errors import ArgumentError
 from tbq.evaluation import Evaluation, Proposal, Status, failure, judge
 from tbq.likelihood import GaussianLikelihood
@@ -157,6 +157,8 @@ class Session:
         Where outputs are learned, a run that has a likelihood needs all of them; of others, what there is helps.
         """
         array = None if outputs is None else _outputs(outputs)
+        if not real(seconds) >= 0.0:
+            raise ArgumentError(f"Session.tell: seconds must be a number that is not negative; got {seconds!r}")
         with self._lock:
             evaluation = judge(self._pending("tell", proposal_id), log_likelihood, seconds, array)
             if self.state.likelihood is not None:
