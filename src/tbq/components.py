@@ -26,6 +26,7 @@ FEW = 8  # outputs of one experiment that are modelled as they are
 _TAIL = 1e-3  # summed variance, in units of the noise, of the principal components left out
 _MOST = 60  # principal components of one experiment
 _REPEATABLE = 1e-5  # relative error of a simulator's output, as a share of the output's spread
+_BEYOND_NOISE = 3.0  # standard deviations above zero from which on an observed value is positive
 _RECONSIDER = 5  # runs after which all forms compete again
 
 
@@ -131,8 +132,18 @@ def _principal(white: Array, negligible: float) -> tuple[Array, float]:
 
 def _forms(series: Series, choice: KernelChoice) -> list[Form]:
     kernel = "matern52" if choice == "auto" else choice  # se fits as well and is three times too sure of itself
-    positive = series.raw is not None and bool(np.nanmin(_raw(series)) > 0.0)
-    return [Form(kernel, log) for log in ((False, True) if positive else (False,))]
+    return [Form(kernel, log) for log in ((False, True) if _positive(series) else (False,))]
+
+
+def _positive(series: Series) -> bool:
+    """Whether an output has a logarithm: all its values are positive, and so is what was observed, beyond its noise.
+
+    Otherwise a negative value would be no worse than zero, and the logarithm could not tell that there are any.
+    """
+    if series.raw is None:
+        return False
+    observed, sd = series.raw
+    return observed > _BEYOND_NOISE * sd and bool(np.nanmin(_raw(series)) > 0.0)
 
 
 def _raw(series: Series) -> Array:
