@@ -110,20 +110,22 @@ def cells(rows: Sequence[Row]) -> list[str]:
 
 def table(rows: Sequence[Row], variants: Sequence[str], names: Sequence[str]) -> list[str]:
     head = " | ".join(f"{n}: calls | error | > 10 % | rms z" for n in names)
-    lines = [f"| variant | {head} |", "|" + "---|" * (1 + 4 * len(names))]
+    lines = [f"| variant | seeds | {head} |", "|" + "---|" * (2 + 4 * len(names))]
     for variant in variants:
         each = [[r for r in rows if r.variant == variant and r.problem == n] for n in names]
         if any(each):
-            lines.append(f"| {variant} | " + " | ".join(c for some in each for c in cells(some)) + " |")
+            least, most = min(len(some) for some in each if some), max(map(len, each))
+            seeds = f"{least}" if least == most else f"{least}–{most}"
+            lines.append(f"| {variant} | {seeds} | " + " | ".join(c for some in each for c in cells(some)) + " |")
     return lines
 
 
 TEXT = """# What each part of the default earns
 
-Made by `python benchmarks/ablation.py {seeds}`: {seeds} seeds each, from {first} on. Each line leaves out or replaces
-one part. Calls and relative errors of the evidence are means; *rms z* is of the log-evidence's error over its stated
-standard deviation: above 1 the error bar is too short. Every run is in `ablation_parts.csv` and
-`ablation_batches.csv`.
+Made by `python benchmarks/ablation.py {seeds}`: at least {seeds} seeds each, from {first} on, and more where an effect is
+small. Each line leaves out or replaces one part. Calls and relative errors of the evidence are means; *rms z* is of the
+log-evidence's error over its stated standard deviation: above 1 the error bar is too short. `ten` is left out where
+smaller problems tell enough. Every run is in `ablation_parts.csv` and `ablation_batches.csv`.
 """
 
 

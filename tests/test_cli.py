@@ -148,7 +148,7 @@ def test_run_leaves_everything_in_its_folder(spring, tmp_path):
     assert config.load(folder / "case.toml") == config.load(tmp_path / "spring.toml").resolved(3)
     samples = np.genfromtxt(folder / "samples.csv", delimiter=",", names=True)
     assert samples["k"].mean() == pytest.approx(1.2, abs=0.02)
-    assert cli("status", folder).output.startswith(f"{folder} ended. The evidence's coefficient of variation met")
+    assert cli("status", folder).output.startswith(f"{folder} ended. The surrogate's error of the evidence met")
 
     again = cli("run", tmp_path / "spring.toml")
     assert again.exit_code == 1
