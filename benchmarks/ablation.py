@@ -122,7 +122,7 @@ def table(rows: Sequence[Row], variants: Sequence[str], names: Sequence[str]) ->
 
 TEXT = """# What each part of the default earns
 
-Made by `python benchmarks/ablation.py {seeds}`: at least {seeds} seeds each, from {first} on, and more where an effect is
+Made by `python benchmarks/ablation.py {seeds}`: at least {seeds} seeds each, from {first} on; more where an effect is
 small. Each line leaves out or replaces one part. Calls and relative errors of the evidence are means; *rms z* is of the
 log-evidence's error over its stated standard deviation: above 1 the error bar is too short. `ten` is left out where
 smaller problems tell enough. Every run is in `ablation_parts.csv` and `ablation_batches.csv`.
