@@ -213,6 +213,29 @@ def test_what_is_added_to_the_diagonal_is_reported():
     np.testing.assert_allclose(added, gp.noise + gp.nugget, rtol=1e-3)
 
 
+def far_apart():
+    """Two groups of points whose distance, in length-scales, leaves no digits for those within a group."""
+    x = np.concatenate([np.linspace(-100.0, -99.0, 30), np.linspace(99.0, 100.0, 30)])[:, None]
+    return x, np.sin(x[:, 0]), np.array([0.0, 0.0])
+
+
+def test_noise_that_rounding_asks_for_is_shown(monkeypatch):
+    x, y, parameters = far_apart()
+    gp = gps.build(x, y, 1e-20, SE, "constant", parameters)
+    assert 1e-12 < gp.noise.min() < 1e-7
+    np.testing.assert_allclose(gp.predict(x)[0], y, atol=1e-3)
+    monkeypatch.setattr(gps, "_MORE", (0.0,))
+    with pytest.raises(gps.TbqError, match="cannot be factorised"):
+        gps.build(x, y, 1e-20, SE, "constant", parameters)
+
+
+def test_a_start_that_leads_nowhere_is_left():
+    x, y, stuck = far_apart()
+    again = gps.fit(x, y, 1e-20, SE, warm=stuck, cold=False)
+    assert again.score == gps.fit(x, y, 1e-20, SE).score
+    assert not np.allclose(again.parameters, stuck)
+
+
 def test_a_covariance_that_cannot_be_factorised_is_an_error_not_a_loop():
     x, y, _ = data(n=5)
     with pytest.raises(gps.TbqError, match="cannot be factorised"):

@@ -1,8 +1,7 @@
 """The exact Gaussian process: fit, predict, condition on one more point, leave one out.
 
-Values y = h(x)ᵀβ + f(x) + noise, with f ~ GP(0, k) and the coefficients β of the mean marginalised under a wide
-normal prior. Everything is float64 and deterministic; what is added to the diagonal is the noise the caller gave
-and a fixed share of the kernel's variance, `NUGGET`, never more.
+Values y = h(x)ᵀβ + f(x) + noise, with f ~ GP(0, k) and coefficients β of the mean under a wide normal prior. To the
+diagonal come the caller's noise, a share `NUGGET` of the variance and, where rounding asks for it, more noise, as shown.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from tbq.types import Array, IntArray
 Basis = Literal["constant", "linear", "quadratic"]
 
 NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
+_MORE = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # noise, in the same units, that is added until it does
 COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 2**13  # points from which on a set is large
 _BLOCK_ELEMENTS = 2**22  # of a covariance with the training points, computed at once where the set is large
@@ -180,13 +180,14 @@ def build(
     """The process at given hyperparameters. Raises :class:`TbqError` where its covariance has no factor.
 
     ``units`` are offset and scale of a process that was conditioned since it was fitted; else they are the values' own.
-    ``known`` is a process at the same hyperparameters whose points are the first of these: its factor is extended, at
-    a cost of n² for each new point.
+    ``known`` is a process at the same hyperparameters whose points are the first of these: its factor is extended.
     """
     problem = _Problem.of(x, y, noise, kernel, basis, units)
     factors = problem.extend(known, parameters) if known is not None else None
-    if factors is None:
-        factors = problem.factorise(parameters)
+    for more in _MORE:
+        if factors is None:
+            problem = replace(problem, noise=problem.noise + more * kernel.diagonal(parameters, x))
+            factors = problem.factorise(parameters)
     if factors is None:
         raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
     score = problem.score(factors, parameters)
@@ -230,7 +231,10 @@ def fit(
         )
         for start in starts
     ]
-    return build(x, y, noise, kernel, basis, min(runs, key=lambda r: float(r.fun)).x)
+    best = min(runs, key=lambda r: float(r.fun))
+    if best.fun >= _REFUSED and not cold:  # what was fitted to fewer points leads nowhere
+        return fit(x, y, noise, kernel, basis, warm)
+    return build(x, y, noise, kernel, basis, best.x)
 
 
 def log_posterior(
