@@ -1,7 +1,7 @@
 """The exact Gaussian process: fit, predict, condition on one more point, leave one out.
 
 Values y = h(x)ᵀβ + f(x) + noise, with f ~ GP(0, k) and coefficients β of the mean under a wide normal prior. To the
-diagonal come the caller's noise, a share `NUGGET` of the variance and, where rounding asks for it, more noise, as shown.
+diagonal come the caller's noise, a share `NUGGET` of the variance and, where rounding asks for it, more noise.
 """
 
 from __future__ import annotations
