@@ -204,8 +204,7 @@ def _printed_estimate(state: engine.State) -> float:
 
 def _run_tmcmc(case: Case, problem: Problem, seed: int) -> Run:
     start = time.perf_counter()
-    n, steps = _REFERENCE_POPULATION, 5
-    result = tmcmc(problem.log_likelihood, problem.prior, population=n, chain_length=steps, vectorized=True, seed=seed)
+    result = tmcmc(problem.log_likelihood, problem.prior, population=_REFERENCE_POPULATION, vectorized=True, seed=seed)
     masses = [float(np.mean(m.contains(result.samples))) - m.mass for m in problem.reference.modes]
     return Run(
         **asdict(case),
