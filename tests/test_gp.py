@@ -332,3 +332,13 @@ def test_hyperparameters_of_many_points_are_searched_with_a_part_of_them(monkeyp
     assert len(gp.x) == 60
     np.testing.assert_allclose(gp.parameters, exact.parameters, atol=0.7)
     assert gp.score > exact.score - 5.0
+
+
+def test_many_points_are_projected_like_few():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, 3))
+    process = gps.build(x, -np.sum(x**2, axis=1), 1e-6, SE, "constant", np.log([1.0, 1.0, 1.0, 1.0]))
+    z = rng.uniform(-1, 1, (50_000, 3))
+    many, few = process.predict(z), process.predict(z[-500:])
+    np.testing.assert_allclose(many[0][-500:], few[0], atol=1e-9)
+    np.testing.assert_allclose(many[1][-500:], few[1], atol=1e-9)

@@ -17,7 +17,6 @@ from scipy.linalg import blas, lapack
 
 from tbq.errors import TbqError
 from tbq.kernels import Gram, HyperPrior, Kernel
-from tbq.threads import on_all_cores
 from tbq.triangular import cholesky, solve
 from tbq.types import Array, IntArray
 
@@ -104,7 +103,7 @@ class GP:
         if len(x) <= _BLOCK:
             return self._project(x)
         width = max(min(_BLOCK, _BLOCK_ELEMENTS // len(self.x)), 1)
-        blocks = on_all_cores(self._moments, [x[i : i + width] for i in range(0, len(x), width)])
+        blocks = [self._moments(x[i : i + width]) for i in range(0, len(x), width)]
         mean, variance = np.concatenate(blocks, axis=1)
         return Projection(x, mean, variance, np.empty((0, 0)), np.empty((0, 0)), again=self.project)
 
