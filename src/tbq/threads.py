@@ -1,4 +1,4 @@
-"""One thread in linear algebra: matrices are small, and more only wait for each other and take the simulator's cores."""
+"""One thread in linear algebra: matrices are small, and more of them wait for each other and take others' cores."""
 
 from __future__ import annotations
 
