@@ -246,7 +246,9 @@ def test_stopping_ends_the_programs_of_all_workers(spring, tmp_path):
     )
     path = spring("", (f'python = "{_module(tmp_path)}:force"', command), ("[run]", "[run]\nworkers = 2"))
     with subprocess.Popen([TBQ, "run", str(path), "--out", "a"], stderr=subprocess.DEVNULL) as process:
-        printed = lambda: [int(p.read_text()) for p in tmp_path.glob("a/work/*/stdout.txt") if p.read_text().strip()]
+        printed = lambda: [
+            int(p.read_text()) for p in (tmp_path / "a" / "work").glob("*/stdout.txt") if p.read_text().strip()
+        ]
         wait_for(lambda: len(printed()) == 2)
         programs = printed()
         process.terminate()

@@ -347,3 +347,9 @@ def test_an_error_on_the_page_would_be_seen(path, tmp_path):
 def test_importing_tbq_does_not_import_matplotlib():
     code = "import sys, tbq; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_modules_that_not_every_program_needs_are_there_when_they_are_used():
+    code = "import tbq; tbq.adapters, tbq.diagnostics.findings, tbq.export, tbq.plots.pairs; tbq.nothing"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "AttributeError: module 'tbq' has no attribute 'nothing'"
