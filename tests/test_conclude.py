@@ -70,3 +70,20 @@ def test_so_has_one_with_a_border(state):
     plain = state.learned.surrogate
     bounded = learning.deflated(Bounded(plain, None), 0.7)
     assert bounded.inner == replace(plain, deflation=0.7)
+
+
+def test_a_glance_has_fewer_points_and_the_same_evidence_but_never_makes_a_result(state):
+    glance, look = engine.look_again(state, glance=True), engine.look_again(state)
+    assert len(glance.z) < 0.3 * len(look.z)
+    assert glance.of_quadrature < state.settings.tolerance[1]
+    error = np.hypot(glance.of_quadrature, look.of_quadrature)
+    assert abs(glance.log_evidence - look.log_evidence) < 4.0 * error
+    assert np.array_equal(glance.posterior.z, look.posterior.z)
+    unfinished = conclude.result(replace(state, assessment=glance))
+    assert unfinished.log_evidence == look.log_evidence
+    assert len(unfinished.weights) == len(look.z)
+
+
+def test_a_glance_that_is_too_rough_is_a_look(state):
+    strict = replace(state, settings=replace(state.settings, tolerance=(1e-4, 1e-4)))
+    assert len(engine.look_again(strict, glance=True).z) > 2**14

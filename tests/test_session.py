@@ -376,3 +376,8 @@ def test_ten_thousand_runs_are_replayed_without_searching_all_that_are_out_for_e
     assert sizes == [n]
     assert [e.id for e in session.evaluations] == list(reversed(range(n - 1)))
     assert [p.id for p in session.pending] == [n - 1]
+
+
+def test_a_function_is_no_likelihood_of_a_session():
+    with pytest.raises(ValueError, match=r"likelihood must be a tbq.GaussianLikelihood, whose outputs you tell"):
+        tbq.Session(PRIOR, likelihood=log_likelihood)

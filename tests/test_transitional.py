@@ -71,7 +71,7 @@ def test_importance_sampling_and_mbar_agree(state):
     posterior, _ = assessment.draw_posterior(state.population, surrogate, state.prior, state.settings, rng)
     values = []
     for rule in (
-        assessment._importance_rule(posterior.z, surrogate, state.prior, 0.01, rng)[0],
+        assessment._importance_rule(posterior.z, surrogate, state.prior, 0.01, 0.0, rng)[0],
         assessment._mbar_rule((*state.past, state.population, posterior), surrogate, rng),
     ):
         log_terms = surrogate.log_mean(surrogate.at(rule.z), 1.0) + rule.log_weights

@@ -51,6 +51,13 @@ def test_what_says_nothing_does_not_pass():
     assert not low.passed(found(-9.0, -9.0))
 
 
+def test_where_all_draws_failed_the_other_points_do_not_decide():
+    failed = [Evaluation(10 + i, np.zeros(1), 1, "check", np.nan, Status.FAILED, np.nan) for i in range(2)]
+    others = found(0.0, 0.0, 0.0, 0.0)[2:]
+    assert not check().passed([*failed, *others])
+    assert check().passed([failed[0], *found(0.0, 0.0, 0.0, 0.0)[1:]])
+
+
 def test_half_of_it_are_posterior_draws_one_is_the_end_of_a_ridge(monkeypatch):
     prior = tbq.Prior({name: stats.uniform(-1, 2) for name in "abcde"})
     settings = resolve(5, n_initial=40)

@@ -26,6 +26,7 @@ from tbq.settings import Settings
 from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array
 
+_PILOT_POINTS = 2**12
 _IMPORTANCE_POINTS = 2**14
 _GOOD_QUADRATURE = 0.02  # Monte-Carlo error with which importance sampling is believed alone
 _MOST_POINTS = 2**16  # where fewer are not enough
@@ -35,7 +36,7 @@ _MBAR_POINTS = 2**13  # over all populations
 _ALTERNATIVES = 12  # surrogates with other hyperparameters
 _SCORE_SCALE = 4.0  # nats behind that make a model e times less plausible
 _MOST_OFF = 1.0  # squared nats by which a rival may differ: beyond, it has no idea
-_ALTERNATIVE_POINTS = 2**11  # at which they are compared
+_ALTERNATIVE_POINTS = 2**11  # at which they are compared; half of them for a glance
 
 
 @dataclass(frozen=True)
@@ -76,18 +77,21 @@ def assess(
     prior: Prior,
     settings: Settings,
     seed: int,
+    *,
+    glance: bool = False,
 ) -> Assessment:
     """Take the evidence anew. The last population is the one in use, those before it are of earlier stages.
 
-    ``rivals`` are other plausible surrogates, with the nats that they are behind.
+    ``rivals`` are other plausible surrogates, with the nats that they are behind. A ``glance`` is for deciding what to
+    run next: where fewer points of the quadrature do for that, it has no more.
     """
     posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
-    fine = _FINE * settings.tolerance[1]
-    rule, points = _importance_rule(posterior.z, surrogate, prior, fine, stream(seed, "importance"))
+    fine, enough = _FINE * settings.tolerance[1], settings.tolerance[1] if glance else 0.0
+    rule, points = _importance_rule(posterior.z, surrogate, prior, fine, enough, stream(seed, "importance"))
     log_evidence, weights = evidence.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
     quadrature_error = rule.sd
     # populations climbed at once descend from each other, which MBAR cannot know
-    if rule.sd > _GOOD_QUADRATURE and not settings.free_stages:
+    if rule.sd > max(_GOOD_QUADRATURE, enough) and not settings.free_stages:
         other = _mbar_rule((*populations, posterior), surrogate, stream(seed, "mbar"))
         other_points = surrogate.at(other.z)
         other_evidence, other_weights = evidence.normalise(surrogate.log_mean(other_points, 1.0) + other.log_weights)
@@ -96,7 +100,8 @@ def assess(
         if other.sd < rule.sd:
             rule, points, log_evidence, weights = other, other_points, other_evidence, other_weights
     target, of_surrogate = _aim(surrogate, rule, points, weights, log_evidence, prior, settings, seed)
-    spread, suspect = _over_surrogates(surrogate, rivals, rule, stream(seed, "hyperparameters"))
+    some = _ALTERNATIVE_POINTS // 2 if glance else _ALTERNATIVE_POINTS
+    spread, suspect = _over_surrogates(surrogate, rivals, rule, some, stream(seed, "hyperparameters"))
     return Assessment(
         surrogate=surrogate,
         posterior=posterior,
@@ -141,20 +146,27 @@ def draw_posterior(
 
 
 def _importance_rule(
-    posterior: Array, surrogate: Surrogate[Any], prior: Prior, fine: float, rng: np.random.Generator
+    posterior: Array,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    fine: float,
+    enough: float,
+    rng: np.random.Generator,
 ) -> tuple[Quadrature, Any]:
     """Points of a mixture fitted to the posterior draws, and of the prior; more of them until the error is fine.
 
     Chains share the modes between them only as well as the populations did; the weighted points of a first, smaller
-    rule do better, and the final mixture is fitted to those.
+    rule do better, and the final mixture is fitted to those. Where the first one's error is ``enough``, it is taken.
     """
     low, high = prior.working_bounds
     pilots = [
-        _weighted_draws(mixture, surrogate, prior, _IMPORTANCE_POINTS // 4, rng)
+        _weighted_draws(mixture, surrogate, prior, _PILOT_POINTS, rng)
         for mixture in (importance.fit_mixture(posterior, low, high, rng), importance.fit_bells(posterior, rng))
     ]
     kind = int(np.argmin([pilot.sd for pilot, _, _ in pilots]))
     rule, points, weights = pilots[kind]
+    if rule.sd < enough:
+        return rule, points
     draws = rule.z[evidence.systematic_resample(weights, len(posterior), rng)]
     mixture = importance.fit_bells(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
     size = _IMPORTANCE_POINTS
@@ -212,13 +224,14 @@ def _over_surrogates(
     surrogate: Surrogate[Any],
     rivals: Sequence[tuple[Surrogate[Any], float]],
     rule: Quadrature,
+    size: int,
     rng: np.random.Generator,
 ) -> tuple[float, Array]:
     """Spread of the log-evidence over plausible surrogates, and the point that the most deviant one rests on.
 
     A model counts e^(−nats behind/4): that much of what scores tell models apart by is chance and misfit.
     """
-    some = slice(None, None, max(len(rule.z) // _ALTERNATIVE_POINTS, 1))
+    some = slice(None, None, max(len(rule.z) // size, 1))
     z, log_weights = rule.z[some], rule.log_weights[some]
     others = [(other, 0.0) for other in surrogate.alternatives(_ALTERNATIVES, rng)]
     taken = [

@@ -15,7 +15,7 @@ def result(state: State) -> Result:
     if state.learned is None:
         stop = Stop.NOTHING_LEARNED if state.stop else Stop.UNFINISHED
         return Result.empty(state.prior, state.evaluations, stop)
-    known = state.assessment or look_again(state)
+    known = state.assessment if state.assessment and state.stop is Stop.CONVERGED else look_again(state)
     errors = ErrorBudget(
         surrogate=_surrogate_error(state, known.of_surrogate),
         hyperparameters=known.of_hyperparameters,

@@ -199,7 +199,7 @@ def _learn(state: State) -> State:
     if learning.better_without_outputs(_runs(state), memory, surrogate, state.population):
         return _learn(_without_outputs(state))
     if state.satisfied >= _IN_A_ROW:
-        state = replace(state, assessment=look_again(state))
+        state = replace(state, assessment=look_again(state, glance=state.settings.check_runs > 0))
     return _end(state, surrogate) if state.assessment and _certain(state) else state
 
 
@@ -225,13 +225,14 @@ def _runs(state: State) -> learning.Runs:
     return learning.Runs(state.evaluations, state.prior, state.settings, state.likelihood)
 
 
-def look_again(state: State) -> Assessment:
-    """The evidence by the last surrogate, by fresh quadrature and beside its rivals."""
+def look_again(state: State, *, glance: bool = False) -> Assessment:
+    """The evidence by the last surrogate, by fresh quadrature and beside its rivals; a glance before a check."""
     assert state.learned is not None
     deflation = surprise.deflation(state.settings.inflation, state.surprises)
     surrogate = learning.deflated(state.learned.surrogate, deflation)
     rivals = learning.rivals(_runs(state), state.learned.gamma, deflation, state.memory)
-    return assess((*state.past, state.population), surrogate, rivals, state.prior, state.settings, state.seed)
+    populations = (*state.past, state.population)
+    return assess(populations, surrogate, rivals, state.prior, state.settings, state.seed, glance=glance)
 
 
 def _certain(state: State) -> bool:

@@ -166,20 +166,18 @@ class AdditiveKernel:
         share = single + 0.5 * pair.sum(axis=1)
         active = np.flatnonzero(share > 1e-8 * share.sum())
         single, half = single[active, None], 0.5 * pair[np.ix_(active, active)]
-        a, b = (a / lengths)[:, active].T, (b / lengths)[:, active].T
-        value = np.empty((a.shape[1], b.shape[1]))
+        left, right = _exponents((a / lengths)[:, active].T, (b / lengths)[:, active].T)
+        value = np.empty((len(a), len(b)))
         width = max(_BLOCK // max(len(active), 1), 1)
-        height = max(width // max(b.shape[1], 1), 1)
-        for i in range(0, a.shape[1], height):  # in blocks that stay in the processor's cache
-            for j in range(0, b.shape[1], width):
-                gaps = a[:, i : i + height, None] - b[:, None, j : j + width]
-                factors = gaps.reshape(len(active), -1)
-                factors *= factors
-                np.exp(np.multiply(factors, -0.5, out=factors), out=factors)
+        height = max(width // max(len(b), 1), 1)
+        for i in range(0, len(a), height):  # in blocks that stay in the processor's cache
+            for j in range(0, len(b), width):
+                block = left[:, i : i + height] @ right[:, :, j : j + width]
+                factors = block.reshape(len(active), -1)
+                np.exp(factors, out=factors)
                 terms = half @ factors
                 terms += single
-                terms *= factors
-                value[i : i + height, j : j + width] = terms.sum(axis=0).reshape(gaps.shape[1:])
+                value[i : i + height, j : j + width] = np.einsum("ij,ij->j", terms, factors).reshape(block.shape[1:])
         return value
 
     def diagonal(self, parameters: Array, a: Array) -> Array:
@@ -249,6 +247,14 @@ def _stretched(a: Array, b: Array) -> tuple[Array, Array]:
     a, b = a - center, b - center
     left = np.column_stack([-2.0 * a, np.einsum("ij,ij->i", a, a), np.ones(len(a))])
     return left, np.vstack([b.T, np.ones(len(b)), np.einsum("ij,ij->i", b, b)])
+
+
+def _exponents(a: Array, b: Array) -> tuple[Array, Array]:
+    """Two stacks of matrices whose products are −(a_i − b_j)²/2, one for each row of a and b, but for rounding."""
+    center = a.mean(axis=1, keepdims=True)
+    a, b = a - center, b - center
+    left = np.stack([a, -0.5 * a * a, np.ones_like(a)], axis=2)
+    return left, np.stack([b, np.ones_like(b), -0.5 * b * b], axis=1)
 
 
 def _matern52_profile(squared: Array) -> Array:

@@ -63,7 +63,11 @@ class Session:
         **options: Any,
     ) -> None:
         check_prior(prior)
-        options["surrogate"] = learnable(options.get("surrogate", "auto"), isinstance(likelihood, GaussianLikelihood))
+        if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
+            raise ArgumentError(
+                f"Session: likelihood must be a tbq.GaussianLikelihood, whose outputs you tell; got {likelihood!r}"
+            )
+        options["surrogate"] = learnable(options.get("surrogate", "auto"), likelihood is not None)
         try:
             settings = resolve(prior.dim, **options)
         except TypeError as error:

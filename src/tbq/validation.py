@@ -48,9 +48,9 @@ class Check:
         return len(self._mine(evaluations)) == len(self.theta)
 
     def passed(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Whether the residuals that matter are small, and what they say of the evidence is."""
+        """Whether the residuals that matter are small, and so is what the draws, of which there must be some, say."""
         residuals = self.residuals(evaluations)
-        if len(residuals) == 0 or self.error(evaluations) > _ERROR_LIMIT * self.tolerance:
+        if len(self._of_draws(evaluations)) == 0 or self.error(evaluations) > _ERROR_LIMIT * self.tolerance:
             return False
         return float(np.sqrt(np.mean(residuals**2))) < _LIMIT * self.tolerance
 
@@ -59,9 +59,12 @@ class Check:
 
         They are few: one more is imagined that is off by the tolerance.
         """
-        residuals = self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
+        residuals = self._of_draws(evaluations)
         n = len(residuals)
         return float(np.sqrt((np.sum(residuals**2) + self.tolerance**2) / (n + 1) / max(n, 1)))
+
+    def _of_draws(self, evaluations: Sequence[Evaluation]) -> Array:
+        return self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
 
     def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
         """Found less expected, where it matters; a run that failed says nothing."""
