@@ -42,13 +42,13 @@ class Axis:
     def log_slope(self, z: Array) -> Array:
         """log dθ/dz, which turns a density in θ into one in z."""
         u = self.center + self.scale * z
-        slope = {
-            "linear": np.zeros_like(u),
-            "log": u,
-            "log_reversed": -u,
-            "asinh": np.log(self.width) + np.logaddexp(u, -u) - np.log(2.0),
-        }[self.kind]
-        return slope + np.log(self.scale)
+        if self.kind == "linear":
+            slope = np.zeros_like(u)
+        elif self.kind == "asinh":
+            slope = np.log(self.width) + np.logaddexp(u, -u) - np.log(2.0)
+        else:
+            slope = u if self.kind == "log" else -u
+        return np.asarray(slope + np.log(self.scale))
 
 
 def choose_axis(marginal: Distribution) -> Axis:
