@@ -48,7 +48,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "batches of 8": {"batch_size": 8},
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
-GONE = "with profiles and peaks, as it was"  # code that has been taken out, and its runs
+GONE = ("no profile among the check runs", "profiles and peaks among exploring runs, as it was")  # not in the code
 OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
 SAME_IN_THE_PLANE, SAME_ABOVE = ("no check runs", "optimistic"), ("no optimistic",)
 SPARED = {"one kernel", "exp(μ", "no inflation", "intermediate"}  # what these do shows without the hours of ten
@@ -131,10 +131,10 @@ TEXT = """# What each part of the default earns
 Made by `python benchmarks/ablation.py {seeds}`: at least {seeds} seeds each, from {first} on; more where an effect is
 small. Each line leaves out or replaces one part; cells are empty where that changes nothing. Calls and relative errors
 of the evidence are means; *rms z* is of the log-evidence's error over its stated standard deviation: above 1 the error
-bar is too short. `ten` is left out where smaller problems tell enough. The last line is of exploring and check runs
-that also followed profiles of the surrogate and its peak: they earned nothing, and were taken out. Lines with 5 or 6
-seeds, and that of optimistic populations, are of the time before that. Every run is in `ablation_parts.csv` and
-`ablation_batches.csv`.
+bar is too short. `ten` is left out where smaller problems tell enough. The last two lines are of code that is not
+there: check runs without one at the end of a profile of the surrogate, and exploring runs that also followed profiles
+and the surrogate's peak. The latter earned nothing and were taken out; lines with 5 or 6 seeds, and that of optimistic
+populations, are of the time before. Every run is in `ablation_parts.csv` and `ablation_batches.csv`.
 """
 
 
@@ -150,7 +150,7 @@ def main(seeds: int, jobs: int) -> None:
         tasks = [(v, n, s) for v in variants for n in names for s in range(FIRST_SEED, FIRST_SEED + seeds)]
         tasks = [t for t in tasks if worth_it(t[0], t[1])]
         new = studies.run_missing(work, [t for t in tasks if t not in done], jobs, path)
-        found[key] = table([*old, *new], [*variants, GONE], names)
+        found[key] = table([*old, *new], [*variants, *GONE], names)
     text = TEXT.format(seeds=seeds, first=FIRST_SEED)
     lines = [text, *found["parts"], "", "## Batches", "", *found["batches"], ""]
     (FOLDER / "ablation.md").write_text("\n".join(lines))

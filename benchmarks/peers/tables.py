@@ -155,7 +155,8 @@ def row(runs: list[Run], peer: str, problem: str) -> str:
     ended, name = finished(runs, peer, problem), NAMES[peer]
     if not ended:
         last = every[-1]
-        why = f"{last.ended} after {last.calls:,} calls" if last.calls else last.ended.replace("|", "/")
+        why = last.ended.split(". ")[0].replace("|", "/")
+        why += f" after {last.calls:,} calls" if last.ended == "out of time" else ""
         return f"| {name} | 0 of {len(every)}: {why} | | | | | | |"
     s = score(ended)
     stated = f"{s.rms_z:.1f}" if np.isfinite(s.rms_z) else ""

@@ -1,4 +1,4 @@
-"""What a run is for, other than the stage it is made in: a look over the whole prior, or a doubt before the end."""
+"""What a run is for, other than the stage it is made in: a look over the whole prior, a ridge's end, a doubt."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tbq.population import Population
 from tbq.prior import Prior
 from tbq.settings import Settings
 from tbq.surrogate import Surrogate
-from tbq.types import Array
+from tbq.types import Array, BoolArray
 
 _REACH = 1.5  # distances between two members that a point may lie beyond one of them
+_PROFILES = 64
+_TRIALS = 64  # members of the population that are tried for each
 _POOL = 2048  # points of the prior to choose from
 _HEAVIEST = 50  # points of a quadrature that are suspected where its error is large
 
@@ -53,6 +55,44 @@ def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings,
     index, node_weights = evidence.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
     log_prior = prior.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior)
+
+
+def profiles(
+    z: Array,
+    of_prior: Array,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    regions: Sequence[Region],
+    rng: np.random.Generator,
+) -> Array:
+    """Points with one parameter as the prior has it and the others as the surrogate likes them best with that.
+
+    A ridge that narrows is missed by everything that follows the mass; these points run along it to its ends. They
+    stay where the prior is and where runs are rather expected to succeed.
+    """
+    column = rng.integers(z.shape[1], size=_PROFILES)
+    value = of_prior[rng.integers(len(of_prior), size=_PROFILES), column]
+    trials = z[rng.integers(len(z), size=_PROFILES * _TRIALS)]
+    trials[np.arange(len(trials)), np.repeat(column, _TRIALS)] = np.repeat(value, _TRIALS)
+    possible = np.isfinite(prior.log_density_working(trials)) & _likely(trials, regions)
+    mean, _ = surrogate.log_likelihood(surrogate.at(trials))
+    height = np.where(possible, mean, -np.inf).reshape(_PROFILES, _TRIALS)
+    found = trials[np.arange(_PROFILES) * _TRIALS + np.argmax(height, axis=1)][np.isfinite(height).any(axis=1)]
+    return found if len(found) else z[:1]
+
+
+def _likely(z: Array, regions: Sequence[Region]) -> BoolArray:
+    """Where runs are rather expected to succeed than to fail or to find zero."""
+    chances = [region.log_probability(z) for region in regions]
+    return np.asarray(np.all(np.array(chances) > np.log(0.5), axis=0)) if chances else np.ones(len(z), dtype=bool)
+
+
+def end(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
+    """The point that fewest standard deviations keep from the highest; not a known one, unless all are."""
+    mean, variance = surrogate.log_likelihood(surrogate.at(z))
+    spread = np.sqrt(variance)
+    missing = np.where(spread > settings.tolerance[1], (np.max(mean) - mean) / (spread + 1e-300), np.inf)
+    return z[[int(np.argmin(missing))]]
 
 
 def promising(prior: Prior, regions: Sequence[Region], n: int, rng: np.random.Generator) -> Array:

@@ -248,7 +248,7 @@ def _plan_check(state: State, runs: int) -> State:
     if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
         return state  # what is left of the budget cannot decide it
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
-    check = validation.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
+    check = validation.plan(*points, found.surrogate, state.prior, _regions(state), settings, state.next_id, rng)
     return replace(state, check=check)
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tbq import aims
 from tbq.evaluation import Evaluation, Proposal, Status
+from tbq.feasibility import Region
 from tbq.population import Population
 from tbq.prior import Prior
 from tbq.settings import Settings
@@ -81,14 +83,19 @@ def plan(
     posterior: Population,
     surrogate: Surrogate[Any],
     prior: Prior,
+    regions: Sequence[Region],
     settings: Settings,
     first_id: int,
     rng: np.random.Generator,
 ) -> Check:
-    """Half of the points are posterior draws; the others are the most uncertain."""
+    """Half of the points are posterior draws; one is where a ridge may go on; the others are the most uncertain."""
     n = settings.check_runs
     n_draws = (n + 1) // 2
     points = list(posterior.z[rng.choice(len(posterior.z), n_draws, replace=False)])
+    if n > n_draws:
+        of_prior = prior.to_working(prior.sample(len(posterior.z), rng))
+        ridges = aims.profiles(posterior.z, of_prior, surrogate, prior, regions, rng)
+        points.append(aims.end(ridges, surrogate, settings)[0])
     moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
     believing = surrogate
     for z in points:
