@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 import tbq
-from tbq import bench, conclude, problems, studies
+from tbq import aims, bench, conclude, problems, studies
 from tbq.settings import resolve
 
 FIRST_SEED = 100  # seeds below are those of the calibration
@@ -31,6 +31,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "no inflation of standard deviations": {"inflation": 1.0},
     "the same σ in the mean of L, whatever the surprises": {},
     "no exploration points": {"explore_every": 0},
+    "no profiles and peaks among them": {},
     "no optimistic populations, as above the plane": {"optimism": 0.0},
     "optimistic populations, as in the plane": {"optimism": 1.0},
     "populations without prior points": {"prior_share": 0.0},
@@ -38,8 +39,10 @@ PARTS: dict[str, dict[str, Any]] = {
     "no check runs": {"check_runs": 0},
     "no last look at other surrogates and by fresh quadrature": {},
 }
+EXPLORE = aims.exploration
 PATCHES: dict[str, tuple[str, Callable[..., Any]]] = {
     "the same σ in the mean of L, whatever the surprises": ("tbq.surprise.deflation", lambda *_: 1.0),
+    "no profiles and peaks among them": ("tbq.aims.exploration", lambda turn, *rest: EXPLORE(turn % 2 * 2, *rest)),
     "no last look at other surrogates and by fresh quadrature": ("tbq.engine._certain", lambda _: True),
 }
 BATCHES: dict[str, dict[str, Any]] = {
@@ -48,9 +51,8 @@ BATCHES: dict[str, dict[str, Any]] = {
     "batches of 8": {"batch_size": 8},
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
-GONE = ("no profile among the check runs", "profiles and peaks among exploring runs, as it was")  # not in the code
 OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
-SAME_IN_THE_PLANE, SAME_ABOVE = ("no check runs", "optimistic"), ("no optimistic",)
+SAME_IN_THE_PLANE, SAME_ABOVE = ("no check runs", "no profiles", "optimistic"), ("no optimistic",)
 SPARED = {"one kernel", "exp(μ", "no inflation", "intermediate"}  # what these do shows without the hours of ten
 OF_BATCHES = ("u1", "u3", "mixture4")
 
@@ -129,12 +131,10 @@ def table(rows: Sequence[Row], variants: Sequence[str], names: Sequence[str]) ->
 TEXT = """# What each part of the default earns
 
 Made by `python benchmarks/ablation.py {seeds}`: at least {seeds} seeds each, from {first} on; more where an effect is
-small. Each line leaves out or replaces one part; cells are empty where that changes nothing. Calls and relative errors
-of the evidence are means; *rms z* is of the log-evidence's error over its stated standard deviation: above 1 the error
-bar is too short. `ten` is left out where smaller problems tell enough. The last two lines are of code that is not
-there: check runs without one at the end of a profile of the surrogate, and exploring runs that also followed profiles
-and the surrogate's peak. The latter earned nothing and were taken out; lines with 5 or 6 seeds, and that of optimistic
-populations, are of the time before. Every run is in `ablation_parts.csv` and `ablation_batches.csv`.
+small, also those of the calibration. Each line leaves out or replaces one part; cells are empty where that changes
+nothing. Calls and relative errors of the evidence are means; *rms z* is of the log-evidence's error over its stated
+standard deviation: above 1 the error bar is too short. `ten` is left out where smaller problems tell enough. Every run
+is in `ablation_parts.csv` and `ablation_batches.csv`.
 """
 
 
@@ -150,7 +150,7 @@ def main(seeds: int, jobs: int) -> None:
         tasks = [(v, n, s) for v in variants for n in names for s in range(FIRST_SEED, FIRST_SEED + seeds)]
         tasks = [t for t in tasks if worth_it(t[0], t[1])]
         new = studies.run_missing(work, [t for t in tasks if t not in done], jobs, path)
-        found[key] = table([*old, *new], [*variants, *GONE], names)
+        found[key] = table([*old, *new], list(variants), names)
     text = TEXT.format(seeds=seeds, first=FIRST_SEED)
     lines = [text, *found["parts"], "", "## Batches", "", *found["batches"], ""]
     (FOLDER / "ablation.md").write_text("\n".join(lines))

@@ -1,8 +1,9 @@
-"""Where a run may go that the stages would not make: all over the prior, past the population, along profiles."""
+"""Where an exploring run may go: along profiles, to the highest likelihood that there may be."""
 
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from scipy import stats
 
 import tbq
@@ -15,12 +16,21 @@ BOX = tbq.Prior({name: stats.uniform(-1, 2) for name in "abc"})
 class Ridge:
     """A surrogate whose log-likelihood is highest where b = c = a/2, and falls with a."""
 
+    def __init__(self, spread=0.0):
+        self.spread = spread
+
     def at(self, z):
         return np.asarray(z)
 
     def log_likelihood(self, z):
         a, b, c = z.T
-        return -50 * ((b - a / 2) ** 2 + (c - a / 2) ** 2) - a, np.zeros(len(z))
+        return -50 * ((b - a / 2) ** 2 + (c - a / 2) ** 2) - a, np.full(len(z), self.spread**2)
+
+    def log_mean(self, z, gamma):
+        return gamma * self.log_likelihood(z)[0]
+
+    def log_spread(self, z, gamma):
+        return np.full(len(z), gamma * self.spread)
 
 
 def prior_points(rng, n=2000):
@@ -62,12 +72,22 @@ class Region:
         return np.where(z[:, 0] < 0.3, -0.1, -5.0)
 
 
-def test_profiles_stay_where_runs_are_expected_to_succeed():
+def test_profiles_and_the_peak_stay_where_runs_are_expected_to_succeed():
     rng = np.random.default_rng(0)
     z = prior_points(rng)
     assert (aims.profiles(z, z, Ridge(), BOX, [Region()], rng)[:, 0] < 0.3).all()
+    rising = Ridge(0.5)
+    rising.log_likelihood = lambda z: (z[:, 0], np.full(len(z), 0.25))
+    assert aims.peak(z, rising, [], resolve(3))[0, 0] > 0.9
+    assert 0.2 < aims.peak(z, rising, [Region()], resolve(3))[0, 0] < 0.3
+
+
+def test_where_no_run_is_expected_to_succeed_there_is_still_a_point():
+    rng = np.random.default_rng(0)
+    z = prior_points(rng)
     nowhere = SimpleNamespace(log_probability=lambda z: np.full(len(z), -9.0))
-    assert len(aims.profiles(z, z, Ridge(), BOX, [nowhere], rng)) == 1  # there is still a point
+    assert len(aims.profiles(z, z, Ridge(), BOX, [nowhere], rng)) == 1
+    assert len(aims.peak(z, Ridge(0.5), [nowhere], resolve(3))) == 1
 
 
 class Known(Ridge):
@@ -76,35 +96,46 @@ class Known(Ridge):
     def log_likelihood(self, z):
         return -z[:, 0], z[:, 1] ** 2
 
+    def log_spread(self, z, gamma):
+        return gamma * z[:, 1]
+
 
 def test_a_ridges_end_is_the_least_implausible_point_that_is_not_known():
     z = np.array([[0.0, 0.001, 0.0], [1.0, 0.01, 0.0], [9.0, 3.0, 0.0], [5.0, 1.0, 0.0], [2.0, 0.0, 0.0]])
     assert np.array_equal(aims.end(z, Known(), resolve(3)), z[[2]])  # 3 standard deviations, the others 100, 5, ∞
 
 
-def test_the_plane_is_explored_all_over_and_space_also_past_the_population(monkeypatch):
+@pytest.mark.parametrize(("spread", "expected"), [(0.5, 1), (0.001, 2000)])
+def test_the_peak_is_looked_at_only_where_it_is_not_known(spread, expected):
+    z = prior_points(np.random.default_rng(0))
+    surrogate = Ridge(spread)
+    found = aims.peak(z, surrogate, [], resolve(3))
+    assert len(found) == expected
+    if expected == 1:
+        mean, _ = surrogate.log_likelihood(z)
+        assert surrogate.log_likelihood(found)[0] == mean.max()
+
+
+def test_the_plane_is_explored_all_over_and_space_in_four_ways(monkeypatch):
     settings, rng = resolve(3), np.random.default_rng(0)
-    whole = SimpleNamespace(z=prior_points(rng))
-    current = SimpleNamespace(z=0.1 * whole.z)
+    population = SimpleNamespace(z=prior_points(rng))
     monkeypatch.setattr(aims, "_flat", lambda z, *rest: z)
-    for turn in range(4):
-        target, z = aims.exploration(turn, whole, current, None, BOX, settings, np.random.default_rng(turn))
-        assert np.array_equal(target, z)
-        if turn % 2 == 0:
-            assert np.array_equal(z, whole.z[:1000])
-        else:
-            assert len(z) == 1000
-            assert np.abs(z).max() < 0.5 * np.abs(whole.z).max()
-            assert np.mean(np.abs(z).max(axis=1) > np.abs(current.z).max()) > 0.1
+    monkeypatch.setattr(aims, "end", lambda z, *rest: ("end", len(z)))
+    monkeypatch.setattr(aims, "peak", lambda z, *rest: ("peak", len(z)))
+    looks = [
+        aims.exploration(turn, population, population, Ridge(0.5), BOX, [], settings, np.random.default_rng(turn))
+        for turn in range(5)
+    ]
+    for target, z in (looks[0], looks[4]):
+        assert np.array_equal(target, population.z[:1000])
+        assert np.array_equal(z, target)
+    assert looks[1][1] == ("end", 64)
+    past, z = looks[2]
+    assert np.array_equal(z, past)
+    assert not any((population.z == point).all(axis=1).any() for point in past)
+    assert looks[3][1] == ("peak", len(looks[3][0]) + len(population.z))
     plane = tbq.Prior({name: stats.uniform(-1, 2) for name in "ab"})
-    flat = SimpleNamespace(z=whole.z[:, :2])
+    whole = SimpleNamespace(z=population.z[:, :2])
     for turn in range(4):
-        _, z = aims.exploration(turn, flat, flat, None, plane, settings, rng)
-        assert np.array_equal(z, flat.z[:1000])
-
-
-def test_points_past_a_population_stay_in_the_prior():
-    z = prior_points(np.random.default_rng(1), 500)
-    past = aims.beyond(z, 2000, BOX, np.random.default_rng(2))
-    assert 0 < len(past) < 2000  # of a population that fills the prior, many lead out of it
-    assert BOX.contains(BOX.from_working(past)).all()
+        _, z = aims.exploration(turn, whole, whole, Ridge(0.5), plane, [], settings, rng)
+        assert np.array_equal(z, whole.z[:1000])

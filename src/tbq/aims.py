@@ -1,4 +1,4 @@
-"""What a run is for, other than the stage it is made in: a look over the whole prior, a ridge's end, a doubt."""
+"""What a run is for, other than the stage it is made in: a look over the whole prior, or a doubt before the end."""
 
 from __future__ import annotations
 
@@ -30,17 +30,23 @@ def exploration(
     current: Population,
     surrogate: Surrogate[Any],
     prior: Prior,
+    regions: Sequence[Region],
     settings: Settings,
     rng: np.random.Generator,
 ) -> tuple[Target, Array]:
     """A flat target where the stages do not look, and the points to choose from.
 
-    In the plane these are of the whole prior. Above, a prior is too large for that alone: points past the population
-    take turns with them.
+    In the plane that is the whole prior. Above, a prior is too large for that alone, and four looks take turns: over
+    the whole prior, along profiles, past the population, and at the highest likelihood that is expected.
     """
-    past = prior.dim > 2 and turn % 2 == 1
-    z = beyond(current.z, settings.candidates, prior, rng) if past else whole.z[: settings.candidates]
-    return _flat(z, surrogate, prior, settings, rng), z
+    look = turn % 4 if prior.dim > 2 else 0
+    z = beyond(current.z, settings.candidates, prior, rng) if look > 1 else whole.z[: settings.candidates]
+    target = _flat(z, surrogate, prior, settings, rng)
+    if look == 1:
+        z = end(profiles(current.z, whole.z, surrogate, prior, regions, rng), surrogate, settings)
+    if look == 3:
+        z = peak(np.vstack([z, current.z]), surrogate, regions, settings)
+    return target, z
 
 
 def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator) -> Target:
@@ -93,6 +99,14 @@ def end(z: Array, surrogate: Surrogate[Any], settings: Settings) -> Array:
     spread = np.sqrt(variance)
     missing = np.where(spread > settings.tolerance[1], (np.max(mean) - mean) / (spread + 1e-300), np.inf)
     return z[[int(np.argmin(missing))]]
+
+
+def peak(z: Array, surrogate: Surrogate[Any], regions: Sequence[Region], settings: Settings) -> Array:
+    """The point where the likelihood is expected to be highest; all points where it is known there."""
+    z = z[likely] if (likely := _likely(z, regions)).any() else z
+    best = [int(np.argmax(surrogate.log_mean(surrogate.at(z), 1.0)))]
+    known = surrogate.log_spread(surrogate.at(z[best]), 1.0)[0] <= settings.tolerance[1]
+    return z if known else z[best]
 
 
 def promising(prior: Prior, regions: Sequence[Region], n: int, rng: np.random.Generator) -> Array:

@@ -159,16 +159,18 @@ def _chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         target = target.believing(z)
     proposals = []
     for i, named in enumerate(settings.named_acquisitions(n)):
-        aim, candidates, number = target, learned.candidates, state.next_id + i
+        aim, candidates, climb, number = target, learned.candidates, settings.climb, state.next_id + i
         if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
             aim, candidates = aims.unsettled(state.assessment)
         elif settings.explore_every and number % settings.explore_every == 0:
             turn, rng = number // settings.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
-            aim, candidates = aims.exploration(turn, *populations, target.surrogate, prior, settings, rng)
+            regions = _regions(state)
+            aim, candidates = aims.exploration(turn, *populations, target.surrogate, prior, regions, settings, rng)
+            climb = climb and len(candidates) > 1  # a single one is meant
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
-        choice = search.choose(named, aim, candidates, all_known, domain, climb=settings.climb)
+        choice = search.choose(named, aim, candidates, all_known, domain, climb=climb)
         believed.append(choice.z)
         if i + 1 < n:
             target = target.believing(choice.z)
