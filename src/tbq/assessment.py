@@ -26,7 +26,7 @@ from tbq.settings import Settings
 from tbq.surrogate import WILD, Surrogate
 from tbq.types import Array
 
-_PILOT_POINTS = 2**12
+_PILOT_POINTS = 2**12  # from which the final mixture is fitted, and which do for a glance
 _IMPORTANCE_POINTS = 2**14
 _GOOD_QUADRATURE = 0.02  # Monte-Carlo error with which importance sampling is believed alone
 _MOST_POINTS = 2**16  # where fewer are not enough
