@@ -54,7 +54,8 @@ def stages(name: str) -> None:
         mine = [e for e in state.evaluations if e.stage == number]
         first = [e for e in state.evaluations if e.stage == 0] if number == 1 else []
         plots.runs(first, mine, axis)
-        axis.set_title(f"γ = {record.gamma:.3f}, {total} runs, evidence {np.exp(record.log_evidence):.4g}")
+        found = np.exp(record.log_evidence) if number < count else conclude.result(state).evidence
+        axis.set_title(f"γ = {record.gamma:.3f}, {total} runs, evidence {found:.4g}")
     _save(figure, f"tbq_{name}")
 
 
