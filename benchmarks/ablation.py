@@ -17,8 +17,12 @@ from unittest import mock
 import numpy as np
 
 import tbq
-from tbq import aims, bench, conclude, engine, problems, studies
-from tbq.settings import resolve
+from tbq import problems
+from tbq.acquisition import exploration
+from tbq.bench import paper, studies
+from tbq.engine import conclude, conclusion
+from tbq.problem.settings import resolve
+from tbq.result.result import Result
 
 FIRST_SEED = 100  # seeds below are those of the calibration
 FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
@@ -40,12 +44,18 @@ PARTS: dict[str, dict[str, Any]] = {
     "no last look at other surrogates and by fresh quadrature": {},
     "no glances: thorough looks before checks too": {},
 }
-EXPLORE, LOOK = aims.exploration, engine.look_again
+EXPLORE, LOOK = exploration.exploration, conclusion.assess_evidence
 PATCHES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "the same σ in the mean of L, whatever the surprises": ("tbq.surprise.deflation", lambda *_: 1.0),
-    "no profiles and peaks among them": ("tbq.aims.exploration", lambda turn, *rest: EXPLORE(turn % 2 * 2, *rest)),
-    "no last look at other surrogates and by fresh quadrature": ("tbq.engine._certain", lambda _: True),
-    "no glances: thorough looks before checks too": ("tbq.engine.look_again", lambda state, **_: LOOK(state)),
+    "the same σ in the mean of L, whatever the surprises": ("tbq.surrogate.inflation.deflation", lambda *_: 1.0),
+    "no profiles and peaks among them": (
+        "tbq.acquisition.exploration.exploration",
+        lambda turn, *rest: EXPLORE(turn % 2 * 2, *rest),
+    ),
+    "no last look at other surrogates and by fresh quadrature": ("tbq.engine.learn.certain", lambda _: True),
+    "no glances: thorough looks before checks too": (
+        "tbq.engine.learn.assess_evidence",
+        lambda state, **_: LOOK(state),
+    ),
 }
 BATCHES: dict[str, dict[str, Any]] = {
     "one at a time": {},
@@ -78,8 +88,8 @@ def run_part(variant: str, name: str, seed: int) -> Row:
     """A run without one part of the default."""
     problem, start = problems.get(name), time.process_time()
     with mock.patch(*PATCHES[variant]) if variant in PATCHES else contextlib.nullcontext():
-        state, _ = bench.drive(problem, resolve(problem.prior.dim, **PARTS[variant]), seed)
-        result = conclude.result(state)
+        state, _ = paper.drive(problem, resolve(problem.prior.dim, **PARTS[variant]), seed)
+        result = Result.of(conclude(state))
     return _row(variant, name, seed, result, start)
 
 

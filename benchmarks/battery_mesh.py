@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from scipy.interpolate import BarycentricInterpolator
 
+from tbq.common.types import Array
 from tbq.problems import battery
-from tbq.types import Array
 
 LOW, HIGH = np.array(list(battery.PARAMETERS.values()))[:, 1:].T
 SHAPE = (0, 1, 12)  # k_in_plane, k_through, h: what bends the rise; it is linear in the heats, and little else moves it

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 import tbq
-from tbq.types import Array, BoolArray
+from tbq.common.types import Array, BoolArray
 
 SPREAD, HALF = 0.8, 4.0  # of the likelihood, a normal density at the centre of a square prior
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "borders.md"

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tbq import bench, conclude, problems
-from tbq.settings import resolve
+from tbq import problems
+from tbq.bench import paper
+from tbq.engine import conclude
+from tbq.problem.settings import resolve
 
 PROBLEMS = ("u3", "u4")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -28,11 +30,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def measure(problem_name: str, base: str, options: dict[str, Any], seeds: range) -> str:
     problem = problems.get(problem_name)
-    base_options = bench.printed_settings(problem_name, "tbq") if base == "paper" else {}
+    base_options = paper.printed_settings(problem_name, "tbq") if base == "paper" else {}
     settings = resolve(2, **{**base_options, **options})
     calls, errors, z = [], [], []
     for seed in seeds:
-        result = conclude.result(bench.drive(problem, settings, seed)[0])
+        result = conclude(paper.drive(problem, settings, seed)[0])
         off = result.log_evidence - problem.reference.log_evidence
         calls.append(result.n_evaluations)
         errors.append(abs(np.expm1(off)))

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 
 import tbq
-from tbq import bench, conclude, engine, plots
-from tbq.acquisition import ENSEMBLE
-from tbq.settings import resolve
-from tbq.tmcmc import tmcmc
-from tbq.types import Array
+from tbq.acquisition.functions import ENSEMBLE
+from tbq.baselines.tmcmc import tmcmc
+from tbq.bench import paper
+from tbq.common.types import Array
+from tbq.engine import conclude
+from tbq.engine.stages import advance
+from tbq.problem.settings import resolve
+from tbq.report import plots
+from tbq.result.result import Result
 
 FOLDER = Path("docs/figures")
 SEED = 0
@@ -27,8 +31,8 @@ def bayesian_quadrature(name: str) -> None:
     figure, axes = plots.pyplot().subplots(1, 5, figsize=(21, 4), layout="constrained", sharex=True, sharey=True)
     plots.exact_density(problem, axes[0])
     for axis, acquisition in zip(axes[1:], ENSEMBLE, strict=True):
-        settings = resolve(2, algorithm="bq", acquisition=acquisition, **bench.printed_settings(name, "bq"))
-        result = conclude.result(bench.drive(problem, settings, SEED)[0])
+        settings = resolve(2, algorithm="bq", acquisition=acquisition, **paper.printed_settings(name, "bq"))
+        result = Result.of(conclude(paper.drive(problem, settings, SEED)[0]))
         title = f"BQ-{acquisition.upper()}: {result.n_evaluations} runs, evidence {result.evidence:.4g}"
         plots.posterior_density(result, axis, title=title)
         axis.set_ylabel("")
@@ -39,9 +43,9 @@ def stages(name: str) -> None:
     """The tempered posteriors of a default run with the training points that each stage added (TBQU1–TBQU4)."""
     problem = tbq.problems.get(name)
     settings = resolve(2)
-    state, _ = bench.drive(problem, settings, SEED)
-    populations = [*state.past[1:], state.population, engine.advance(state).population]
-    records = engine.advance(state).stages
+    state, _ = paper.drive(problem, settings, SEED)
+    populations = [*state.past[1:], state.population, advance(state).population]
+    records = advance(state).stages
     count = len(records)
     figure, axes = plots.pyplot().subplots(1, count, figsize=(4.6 * count, 4), layout="constrained", squeeze=False)
     total = 0
@@ -54,7 +58,7 @@ def stages(name: str) -> None:
         mine = [e for e in state.evaluations if e.stage == number]
         first = [e for e in state.evaluations if e.stage == 0] if number == 1 else []
         plots.runs(first, mine, axis)
-        found = np.exp(record.log_evidence) if number < count else conclude.result(state).evidence
+        found = np.exp(record.log_evidence) if number < count else conclude(state).evidence
         axis.set_title(f"γ = {record.gamma:.3f}, {total} runs, evidence {found:.4g}")
     _save(figure, f"tbq_{name}")
 

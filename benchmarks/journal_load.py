@@ -12,9 +12,10 @@ import numpy as np
 from scipy import stats
 
 import tbq
-from tbq import journal, session
-from tbq.evaluation import Evaluation, Proposal, Status
-from tbq.settings import resolve
+from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.settings import resolve
+from tbq.run import journal
+from tbq.run.warm_start import earlier
 
 DIM = 15
 
@@ -44,7 +45,7 @@ def main(n: int) -> None:
         found = len(journal.read(folder).evaluations)
         read = time.process_time() - start
         start = time.process_time()
-        reused = len(session.earlier(folder, prior))
+        reused = len(earlier(folder, prior))
         print(f"{n:,} evaluations of {DIM} parameters, {size:.0f} MiB")
         print(f"read and checked: {found:,} in {read:.1f} s")
         print(f"taken over by warm_start: {reused:,} in {time.process_time() - start:.1f} s")

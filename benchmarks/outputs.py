@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import tbq
-from tbq.bench import paper_rows
-from tbq.studies import read_rows, run_missing
+from tbq.bench.paper import paper_rows
+from tbq.bench.studies import read_rows, run_missing
 
 PROBLEMS = ("dof2", "dof3", "decay", "battery")
 MOST = {"battery": 10}  # runs of a simulator that takes its time

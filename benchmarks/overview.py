@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tbq import bench, calibration, problems, studies
+from tbq import problems
+from tbq.bench import calibration, paper, studies
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs/reproduction.md")
@@ -47,7 +48,7 @@ def line(name: str, runs: list[calibration.Run]) -> str:
 
 def of_paper(name: str) -> str:
     """Calls and error of its most accurate TBQ row: its mean error or, where it prints none, that of its mean."""
-    rows = [r for r in bench.paper_rows() if r.problem == name and r.method.startswith("TBQ")]
+    rows = [r for r in paper.paper_rows() if r.problem == name and r.method.startswith("TBQ")]
     if not rows or name in OTHERS:
         return "another problem" if rows else ""
     exact = problems.get(name).reference.evidence

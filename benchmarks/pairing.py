@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tbq import bench, engine, problems
-from tbq.runner import evaluate
-from tbq.settings import resolve
-from tbq.types import IntArray
+from tbq import engine, problems
+from tbq.bench import paper
+from tbq.common.types import IntArray
+from tbq.problem.settings import resolve
+from tbq.simulate.pool import evaluate
 
 
 def paired_cov(state: engine.State, partner: IntArray) -> float:
@@ -46,7 +47,7 @@ def stopped(trace: list[tuple[int, float, float, float]], column: int, tolerance
 
 def measure(name: str, acquisition: str, seeds: range) -> str:
     problem = problems.get(name)
-    options = bench.printed_settings(name, "bq")
+    options = paper.printed_settings(name, "bq")
     tolerance = options["tolerance"][1]
     results: list[list[tuple[int, float]]] = [[], []]
     for seed in seeds:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special, stats
 
 import tbq
-from tbq.types import Array
+from tbq.common.types import Array
 
 SQUARE = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1)})
 DATA, NOISE = np.array([0.78, 0.55]), 0.05

@@ -13,7 +13,7 @@ from unittest import mock
 
 from threadpoolctl import threadpool_limits
 
-from tbq import overhead
+from tbq.bench import overhead
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "threads.md"
 SIZES = [(d, runs) for d in (2, 10) for runs in (100, 500, 2000)]

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import stats
 
 import tbq
-from tbq import diagnostics
-from tbq.types import Array
+from tbq.common.types import Array
+from tbq.report import diagnostics
 
 SEEDS = range(10, 15)
 BOX = tbq.Prior({"a": stats.uniform(-4, 8), "b": stats.uniform(-4, 8)})

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import tbq
-from tbq.types import Array
+from tbq.common.types import Array
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from itertools import combinations
 from pathlib import Path
 
 import tbq
-from tbq import plots
 from tbq.problems import battery
+from tbq.report import plots
 
 PROCESSES = 2
 INFLUENTIAL = ("q_normal", "q_faulty", "h")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 import tbq
-from tbq import plots
+from tbq.report import plots
 
 LOADS = np.array([5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0])  # kN
 MEASURED = np.array([2.54, 4.88, 7.53, 9.53, 11.36, 13.66, 15.86, 17.41])  # mm; made with k = 2, c = 0.0012 and noise

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import tbq
-from tbq import plots
+from tbq.report import plots
 
 
 def main(name: str = "u3", folder: str = "demo") -> tbq.Result:

@@ -15,7 +15,7 @@ from pathlib import Path
 from scipy import stats
 
 import tbq
-from tbq import journal
+from tbq.run import journal
 
 PRIOR = tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1)})
 OPTIONS = {

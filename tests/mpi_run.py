@@ -21,7 +21,7 @@ class Ranked:
 
 
 if __name__ == "__main__":
-    from test_runner import infer
+    from driving import infer
 
     folder = Path(sys.argv[1])
     with MPIPoolExecutor() as executor:

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 import tbq
-from tbq.evaluation import Status
+from tbq.problem.evaluation import Status
 
 matplotlib.use("Agg")
 ROOT = Path(__file__).parent.parent
@@ -205,13 +205,13 @@ def test_links_and_pictures_exist(page):
 
 
 def test_every_key_of_a_case_is_documented():
-    from tbq import config
+    from tbq.cli import casefile
 
     sections = re.split(r"^## ", (ROOT / "docs/case_file.md").read_text(), flags=re.M)
     keys = {s.split("`")[1]: set(re.findall(r"`(\w+)`", s)) for s in sections}
-    assert keys["[run]"] - {"infer"} == set(config.RunTable.model_fields)
-    assert keys["[data]"] >= set(config.DataTable.model_fields)
-    for table in (config.PythonTable, config.CommandTable, config.UmBridgeTable):
+    assert keys["[run]"] - {"infer"} == set(casefile.RunTable.model_fields)
+    assert keys["[data]"] >= set(casefile.DataTable.model_fields)
+    for table in (casefile.PythonTable, casefile.CommandTable, casefile.UmBridgeTable):
         assert keys["[model]"] >= set(table.model_fields)
 
 
@@ -241,7 +241,7 @@ def test_the_battery_runs_on_a_process_pool_and_leaves_pictures(tmp_path, capsys
 
 
 def test_plots_say_what_they_need():
-    from tbq import plots
+    from tbq.report import plots
 
     result = tbq.infer(lambda theta: -0.5 * theta[0] ** 2, tbq.Prior({"x": stats.norm()}), seed=0, max_evaluations=28)
     with pytest.raises(tbq.TbqError, match="needs two parameters; the result has 1"):

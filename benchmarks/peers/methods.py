@@ -21,7 +21,7 @@ from scipy import special
 from tables import CPU_LIMIT
 
 import tbq
-from tbq.types import Array
+from tbq.common.types import Array
 
 
 @dataclass(frozen=True)

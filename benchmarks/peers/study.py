@@ -20,7 +20,7 @@ from pathlib import Path
 
 import tables
 
-from tbq.studies import read_rows, run_missing
+from tbq.bench.studies import read_rows, run_missing
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -1,19 +1,27 @@
-"""Posterior and model evidence of an expensive simulator, from a few dozen runs."""
+"""Posterior and model evidence of an expensive simulator, from a few dozen runs.
+
+The rooms of the house, from the ground up: ``common``, ``gp`` (exact Gaussian processes), ``problem`` (what is asked),
+``surrogate`` (a belief about the likelihood), ``evidence`` (integrals under a belief), ``acquisition`` (what a run is
+worth), ``engine`` (the algorithm), ``simulate`` (making one run), ``result`` (what came of it), ``report`` (showing
+it), ``run`` (many runs, durably), ``baselines``, ``problems``, ``bench``, ``cli``. Each imports only from those before.
+"""
 
 import importlib
 from typing import Any
 
 from tbq import problems
-from tbq.compare import Comparison, compare
-from tbq.errors import TbqError
-from tbq.infer import infer
-from tbq.likelihood import GaussianLikelihood
-from tbq.prior import Prior
-from tbq.result import Result, Stop
-from tbq.session import Session
-from tbq.storage import load
-from tbq.tmcmc import SampledPosterior, tmcmc
-from tbq.vanilla import Integral, integrate
+from tbq.baselines.integrate import Integral, integrate
+from tbq.baselines.tmcmc import SampledPosterior, tmcmc
+from tbq.common.errors import TbqError
+from tbq.common.version import __version__
+from tbq.engine.records import Stop
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Prior
+from tbq.result.compare import Comparison, compare
+from tbq.result.result import Result
+from tbq.result.storage import load
+from tbq.run.infer import infer
+from tbq.run.session import Session
 
 __all__ = [
     "Comparison",
@@ -25,6 +33,7 @@ __all__ = [
     "Session",
     "Stop",
     "TbqError",
+    "__version__",
     "compare",
     "infer",
     "integrate",
@@ -32,11 +41,26 @@ __all__ = [
     "problems",
     "tmcmc",
 ]
-__version__ = "0.1.0"
+
+# Public modules that not every program needs, loaded when they are first used.
+_MODULES = {
+    "acquisition": "tbq.acquisition",
+    "adapters": "tbq.adapters",
+    "diagnostics": "tbq.report.diagnostics",
+    "errors": "tbq.common.errors",
+    "evaluation": "tbq.problem.evaluation",
+    "export": "tbq.result.export",
+    "journal": "tbq.run.journal",
+    "plots": "tbq.report.plots",
+    "summary": "tbq.report.summary",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Modules that not every program needs, loaded when they are first used."""
-    if name in ("adapters", "diagnostics", "export", "plots"):
-        return importlib.import_module(f"tbq.{name}")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module 'tbq' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES])

@@ -1,5 +1,6 @@
-"""The benchmark library: problems with exact references."""
+"""Problems with known answers, for benchmarks and examples: ``names()`` lists them, ``get(name)`` makes one."""
 
-from tbq.problems.library import Mode, Problem, Reference, get, names
+from tbq.problems.base import Mode, Problem, Reference
+from tbq.problems.registry import get, names
 
 __all__ = ["Mode", "Problem", "Reference", "get", "names"]

@@ -18,11 +18,11 @@ import numpy as np
 from scipy import stats
 from scipy.sparse.linalg import splu
 
-from tbq.errors import MissingDependencyError
-from tbq.likelihood import GaussianLikelihood
-from tbq.prior import Prior
-from tbq.problems.library import Problem, Reference
-from tbq.types import Array, BoolArray, IntArray
+from tbq.common.errors import MissingDependencyError
+from tbq.common.types import Array, BoolArray, IntArray
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Prior
+from tbq.problems.base import Problem, Reference
 
 Sparse = Any  # scipy's sparse matrices have no common public type
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from tbq.likelihood import GaussianLikelihood
-from tbq.prior import Prior
-from tbq.problems.library import Problem, Reference
-from tbq.types import Array
+from tbq.common.types import Array
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Prior
+from tbq.problems.base import Problem, Reference
 
 TIMES = np.linspace(0.25, 5.0, 20)
 _FIRST = [1.324, 1.105, 1.001, 0.905, 0.835, 0.697, 0.593, 0.523, 0.552, 0.558]

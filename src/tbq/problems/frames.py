@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from tbq.likelihood import GaussianLikelihood
-from tbq.prior import Prior
-from tbq.problems.library import Mode, Problem, Reference
-from tbq.types import Array
+from tbq.common.types import Array
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Prior
+from tbq.problems.base import Mode, Problem, Reference
 
 
 def dof3() -> Problem:

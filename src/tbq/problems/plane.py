@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from tbq.prior import Prior
-from tbq.problems.library import Problem, Reference
-from tbq.types import Array
+from tbq.common.types import Array
+from tbq.problem.prior import Prior
+from tbq.problems.base import Problem, Reference
 
 
 def u1() -> Problem:

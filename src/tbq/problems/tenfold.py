@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from tbq.prior import Prior
-from tbq.problems.library import Mode, Problem, Reference
-from tbq.types import Array
+from tbq.common.types import Array
+from tbq.problem.prior import Prior
+from tbq.problems.base import Mode, Problem, Reference
 
 _PRECISION = np.linalg.inv(np.array([[0.7**2, 0.56], [0.56, 1.0]]))
 _CENTER = np.array([0.5, 1.0])

@@ -1,0 +1,111 @@
+"""A check before the end: fresh runs where the posterior is said to be, compared with what is expected there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tbq.acquisition import exploration
+from tbq.common.types import Array
+from tbq.evidence.population import Population
+from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.prior import Prior
+from tbq.problem.settings import Settings
+from tbq.surrogate.feasibility import Region
+from tbq.surrogate.protocol import Surrogate
+
+_LIMIT = 5.0  # tolerances of the evidence that the residuals that matter may have, root mean square
+_ERROR_LIMIT = 2.0  # tolerances that the error of the evidence which they imply may have
+_CLIP = 3.0  # nats: one wild residual is one wild residual
+_LOWEST = 0.05  # share of the posterior below which a log-likelihood does not matter
+_SAME = 0.01  # nats: where the log-likelihood is flat, all of it matters
+_CROWD = 20  # candidates of which the most uncertain one is run
+
+
+@dataclass(frozen=True)
+class Check:
+    """Points to run and the log-likelihoods expected of them."""
+
+    first_id: int
+    theta: Array
+    expected: Array
+    n_draws: int  # of the points, the first so many are posterior draws
+    threshold: float  # log-likelihood below which a point does not matter
+    tolerance: float  # on the evidence
+
+    def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
+        """The next points that have not been proposed yet; none when all are out."""
+        start = next_id - self.first_id
+        return [
+            Proposal(self.first_id + i, self.theta[i], stage, "check", np.nan)
+            for i in range(start, min(start + n, len(self.theta)))
+        ]
+
+    def complete(self, evaluations: Sequence[Evaluation]) -> bool:
+        return len(self._mine(evaluations)) == len(self.theta)
+
+    def passed(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Whether the residuals that matter are small, and so is what the draws, of which there must be some, say."""
+        residuals = self.residuals(evaluations)
+        if len(self._of_draws(evaluations)) == 0 or self.error(evaluations) > _ERROR_LIMIT * self.tolerance:
+            return False
+        return float(np.sqrt(np.mean(residuals**2))) < _LIMIT * self.tolerance
+
+    def error(self, evaluations: Sequence[Evaluation]) -> float:
+        """What the posterior draws among them say of the evidence: the standard error of their mean.
+
+        They are few: one more is imagined that is off by the tolerance.
+        """
+        residuals = self._of_draws(evaluations)
+        n = len(residuals)
+        return float(np.sqrt((np.sum(residuals**2) + self.tolerance**2) / (n + 1) / max(n, 1)))
+
+    def _of_draws(self, evaluations: Sequence[Evaluation]) -> Array:
+        return self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
+
+    def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
+        """Found less expected, where it matters; a run that failed says nothing."""
+        mine = [e for e in self._mine(evaluations) if e.status is Status.OK]
+        got = np.array([e.log_likelihood for e in mine])
+        expected = self.expected[[e.id - self.first_id for e in mine]]
+        matters = np.maximum(got, expected) > self.threshold - _SAME
+        return np.asarray(np.clip(got - expected, -_CLIP, _CLIP)[matters])
+
+    def _mine(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+        return [e for e in evaluations if self.first_id <= e.id < self.first_id + len(self.theta)]
+
+
+def plan(
+    population: Population,
+    posterior: Population,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    regions: Sequence[Region],
+    settings: Settings,
+    first_id: int,
+    rng: np.random.Generator,
+) -> Check:
+    """Half of the points are posterior draws; one is where a ridge may go on; the others are the most uncertain."""
+    n = settings.check_runs
+    n_draws = (n + 1) // 2
+    points = list(posterior.z[rng.choice(len(posterior.z), n_draws, replace=False)])
+    if n > n_draws:
+        of_prior = prior.to_working(prior.sample(len(posterior.z), rng))
+        ridges = exploration.profiles(posterior.z, of_prior, surrogate, prior, regions, rng)
+        points.append(exploration.end(ridges, surrogate, settings)[0])
+    moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
+    believing = surrogate
+    for z in points:
+        believing = believing.believe(z)
+    while len(points) < n:
+        crowd = moved[rng.choice(len(moved), _CROWD, replace=False)]
+        points.append(crowd[int(np.argmax(believing.log_likelihood(believing.at(crowd))[1]))])
+        believing = believing.believe(points[-1])
+    z = np.array(points)
+    draws, _ = surrogate.log_likelihood(surrogate.at(posterior.z))
+    threshold = float(np.quantile(draws, _LOWEST))
+    expected, _ = surrogate.log_likelihood(surrogate.at(z))
+    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, settings.tolerance[1])

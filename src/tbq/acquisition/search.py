@@ -1,0 +1,132 @@
+"""Maximise an acquisition function: rank a pool of candidates, then climb from the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+from scipy.spatial import distance
+
+from tbq.acquisition.functions import Acquisition
+from tbq.common.errors import ArgumentError
+from tbq.common.types import Array, BoolArray
+from tbq.evidence.target import Target
+from tbq.problem.prior import Prior
+
+_SAME = 1e-6  # points this close in working coordinates are one point
+_STARTS = 4  # climbs per search
+_APART = 0.3  # least distance between two starts
+_STEP = 1e-4  # of the central differences: values are smooth at the scale of a length-scale, far above this
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Where a run may be proposed, in working coordinates."""
+
+    low: Array
+    high: Array
+    contains: Callable[[Array], BoolArray]
+
+
+def domain_of(prior: Prior) -> Domain:
+    """The prior's support."""
+    low, high = prior.working_bounds
+    return Domain(low, high, lambda z: prior.contains(prior.from_working(z)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A proposed point, what the acquisition function said of it, and which function it was."""
+
+    z: Array
+    value: float
+    acquisition: str
+
+
+def choose(
+    named: tuple[str, Acquisition],
+    target: Target,
+    candidates: Array,
+    known: Array,
+    domain: Domain,
+    *,
+    climb: bool,
+) -> Choice:
+    """The point that an acquisition function, given with its name, makes most of."""
+    name, acquisition = named
+    z, value = maximise(_worth(acquisition, target), candidates, known, domain, climb=climb)
+    return Choice(z, value, name)
+
+
+def _worth(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]:
+    """The acquisition function, weighted by the last stage's density where the target says so (Section 4.4)."""
+    weight = target.log_weight
+    if weight is None:
+        return partial(acquisition, target)
+    return lambda z: acquisition(target, z) + weight(z)
+
+
+def maximise(
+    worth: Callable[[Array], Array], candidates: Array, known: Array, domain: Domain, *, climb: bool
+) -> tuple[Array, float]:
+    """The best new point and its worth. Never a point already known, whatever the function says."""
+    values = _one_for_each(worth(candidates), len(candidates))
+    values[np.isnan(values) | _is_known(candidates, known)] = -np.inf
+    best = int(np.argmax(values))
+    if not np.isfinite(values[best]):  # nothing to tell candidates apart: fill the largest hole
+        gaps = distance.cdist(candidates, known).min(axis=1) if len(known) else np.ones(len(candidates))
+        return candidates[int(np.argmax(gaps))], -np.inf
+    winner, top = candidates[best], float(values[best])
+    for start in _starts(candidates, values) if climb else []:
+        z = _climb(worth, start, domain)
+        value = float(worth(z[None, :])[0])
+        if value > top and domain.contains(z[None, :])[0] and not _is_known(z[None, :], known)[0]:
+            winner, top = z, value
+    return winner, top
+
+
+def _one_for_each(values: Any, n: int) -> Array:
+    """What an acquisition function, which may be the user's, said of ``n`` points."""
+    try:
+        array = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"acquisition must return numbers; got {type(values).__name__}") from None
+    if array.shape != (n,):
+        raise ArgumentError(f"acquisition must return one number for each of the {n} points; got shape {array.shape}")
+    return array
+
+
+def _is_known(z: Array, known: Array) -> BoolArray:
+    if len(known) == 0:
+        return np.zeros(len(z), dtype=bool)
+    return distance.cdist(z, known).min(axis=1) < _SAME
+
+
+def _starts(candidates: Array, values: Array) -> list[Array]:
+    """The best few candidates that are not neighbours of a better one."""
+    chosen: list[Array] = []
+    for i in np.argsort(-values)[: 50 * _STARTS]:
+        if not np.isfinite(values[i]) or len(chosen) == _STARTS:
+            break
+        if all(np.linalg.norm(candidates[i] - other) > _APART for other in chosen):
+            chosen.append(candidates[i])
+    return chosen
+
+
+def _climb(worth: Callable[[Array], Array], start: Array, domain: Domain) -> Array:
+    """Local maximum near ``start`` by L-BFGS-B; one vectorised call gives the value and its differences."""
+    d = len(start)
+    steps = _STEP * np.vstack([np.zeros(d), np.eye(d), -np.eye(d)])
+
+    def objective(z: Array) -> tuple[float, Array]:
+        v = worth(np.clip(z + steps, domain.low, domain.high))
+        v = np.where(np.isfinite(v), v, v[0] if np.isfinite(v[0]) else -1e10)
+        return -float(v[0]), -(v[1 : d + 1] - v[d + 1 :]) / (2.0 * _STEP)
+
+    bounds = list(zip(domain.low, domain.high, strict=True))
+    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25})
+    return np.asarray(found.x)

@@ -1,0 +1,1 @@
+"""Other methods: transitional Markov chain Monte Carlo, and Bayesian quadrature of plain integrals."""

@@ -1,0 +1,1 @@
+"""Studies of the command line: the paper's experiments, calibration, our own time."""

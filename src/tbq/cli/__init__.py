@@ -1,0 +1,1 @@
+"""The command line: case files, the check before a run, status, live reports."""

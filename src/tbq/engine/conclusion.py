@@ -1,0 +1,93 @@
+"""From a run's state to its posterior and evidence, and to the error of the evidence that is stated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tbq.common.types import Array
+from tbq.engine import training
+from tbq.engine.records import Conclusion, ErrorBudget, Stop
+from tbq.engine.stages import stage_record
+from tbq.engine.state import State
+from tbq.evidence.estimate import Assessment, assess
+from tbq.surrogate import inflation
+
+_ALLOWANCE = 1.0  # tolerances that each part of the error may have at the end
+_POOR_QUADRATURE = 0.1  # error of a fresh quadrature from which on it has found something that its points miss
+
+
+def conclude(state: State) -> Conclusion:
+    """What is known now: complete after a stop, and honest about it before."""
+    if state.learned is None:
+        stop = Stop.NOTHING_LEARNED if state.stop else Stop.UNFINISHED
+        return _nothing(state, stop)
+    known = state.assessment if state.assessment and state.stop is Stop.CONVERGED else assess_evidence(state)
+    errors = ErrorBudget(
+        surrogate=_surrogate_error(state, known.of_surrogate),
+        hyperparameters=known.of_hyperparameters,
+        monte_carlo=known.of_quadrature,
+        check=state.check_error,
+        failures=_failure_error(state, known.z, known.weights),
+    )
+    return Conclusion(
+        prior=state.prior,
+        surrogate=known.surrogate,
+        log_evidence=known.log_evidence,
+        errors=errors,
+        samples=state.prior.from_working(known.draws),
+        evaluations=state.evaluations,
+        stages=(*state.stages, stage_record(state, known.posterior, known.moved)),
+        history=state.history,
+        stop=state.stop or Stop.UNFINISHED,
+        seed=state.seed,
+        notes=(state.memory.doubt,) if state.memory.doubt else (),
+        weights=known.weights,
+        surprises=state.surprises,
+    )
+
+
+def _surrogate_error(state: State, now: float) -> float:
+    """Of the error that stops a run, what surprises support; more where outputs are learned, which a kink can fool."""
+    if state.likelihood is not None:
+        return max(state.settings.caution * now, _last_seen(state))
+    return inflation.supported(state.settings.inflation, state.surprises) * max(now, _last_seen(state))
+
+
+def _last_seen(state: State) -> float:
+    """The larger error of the last two updates: one that is small for once proves little."""
+    last = [r.cov for r in state.history[-2:] if r.gamma == 1.0]
+    return float(np.sqrt(np.log1p(max(last, default=0.0) ** 2)))
+
+
+def _failure_error(state: State, z: Array, weights: Array) -> float:
+    """−log of the posterior mass that is left without the part where runs are expected to fail."""
+    if state.reach is None:
+        return 0.0
+    left = float(weights @ np.exp(state.reach.log_probability(z)))
+    return float(-np.log(max(left, 1e-6)))
+
+
+def _nothing(state: State, stop: Stop) -> Conclusion:
+    """Of a run from which nothing could be learned: no number is made up."""
+    errors = ErrorBudget(np.inf, np.inf, np.inf)
+    none = np.empty((0, state.prior.dim))
+    return Conclusion(state.prior, None, np.nan, errors, none, state.evaluations, (), (), stop)
+
+
+def assess_evidence(state: State, *, coarse: bool = False) -> Assessment:
+    """The evidence by the last surrogate, by fresh quadrature and beside its rivals; coarsely before a check."""
+    assert state.learned is not None
+    deflation = inflation.deflation(state.settings.inflation, state.surprises)
+    surrogate = training.deflated(state.learned.surrogate, deflation)
+    rivals = training.rivals(state.runs, state.learned.gamma, deflation, state.memory)
+    populations = (*state.past, state.population)
+    return assess(populations, surrogate, rivals, state.prior, state.settings, state.seed, coarse=coarse)
+
+
+def certain(state: State) -> bool:
+    """Whether the assessment found nothing that the stage did not know. With the paper's estimators it is not asked."""
+    if state.settings.inflation == 1.0:
+        return True
+    found, limit = state.assessment, _ALLOWANCE * state.settings.tolerance[1]
+    assert found is not None
+    return max(found.of_surrogate, found.of_hyperparameters) <= limit and found.of_quadrature <= _POOR_QUADRATURE

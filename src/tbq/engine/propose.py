@@ -1,0 +1,77 @@
+"""The next points to run: of the initial design, of a check, or where the acquisition function is largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tbq.acquisition import exploration, search
+from tbq.acquisition.functions import named
+from tbq.common.randomness import stream
+from tbq.engine.state import Learned, State
+from tbq.problem.evaluation import Proposal
+
+
+def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
+    """Up to ``n`` points to run next (fewer at the end of the budget), remembered as pending."""
+    n = min(n, state.settings.max_evaluations - len(state.evaluations) - len(state.pending))
+    if state.stop is not None or n <= 0:
+        return state, []
+    from_design = min(n, max(state.settings.n_initial - state.next_id, 0))
+    if from_design or state.learned is None:
+        proposals = _design_points(state, from_design or n)
+    elif state.check is not None:
+        proposals = state.check.proposals(state.next_id, n, len(state.past) + 1)
+    else:
+        proposals = chosen_points(state, state.learned, n)
+    return remember(state, proposals), proposals
+
+
+def remember(state: State, proposals: Sequence[Proposal]) -> State:
+    """All that proposing changes: the points are out."""
+    return replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals))
+
+
+def _design_points(state: State, n: int) -> list[Proposal]:
+    """The next points of the initial design; more follow where it gave too few successes, near those there were."""
+    size = state.settings.n_initial
+    round_, position = divmod(state.next_id, size)
+    n = min(n, size - position)
+    theta = state.prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
+    if regions := state.regions:
+        theta = exploration.promising(state.prior, regions, n, stream(state.seed, "few", state.next_id))
+    return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
+
+
+def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
+    """Points chosen one after the other, each believing that those before it, and those still out, are known."""
+    prior, settings = state.prior, state.settings
+    believed = list(prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim)))
+    known = prior.to_working(np.array([e.theta for e in state.evaluations]))
+    target, domain = learned.target, search.domain_of(prior)
+    for z in believed:
+        target = target.believing(z)
+    proposals = []
+    for i, function in enumerate(named(settings.acquisition, n)):
+        aim, candidates, climb, number = target, learned.candidates, settings.climb, state.next_id + i
+        if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
+            aim, candidates = exploration.unsettled(state.assessment)
+        elif settings.explore_every and number % settings.explore_every == 0:
+            turn, rng = number // settings.explore_every, stream(state.seed, "exploration", number)
+            populations = (state.past[0] if state.past else state.population, state.population)
+            explored = exploration.exploration(
+                turn, *populations, target.surrogate, prior, state.regions, settings, rng
+            )
+            aim, candidates = explored
+            climb = climb and len(candidates) > 1  # a single one is meant
+        all_known = np.vstack([known, *(z[None, :] for z in believed)])
+        aim = replace(aim, log_weight=learned.target.log_weight)
+        choice = search.choose(function, aim, candidates, all_known, domain, climb=climb)
+        believed.append(choice.z)
+        if i + 1 < n:
+            target = target.believing(choice.z)
+        theta = prior.from_working(choice.z[None, :])[0]
+        proposals.append(Proposal(number, theta, len(state.past) + 1, choice.acquisition, choice.value))
+    return proposals

@@ -1,0 +1,105 @@
+"""From finished runs to a surrogate: of the outputs where there are any and they can be modelled, else of log L."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tbq.common.types import Array
+from tbq.engine import output_checks
+from tbq.evidence.population import Population
+from tbq.problem.evaluation import Evaluation, Status
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Prior
+from tbq.problem.settings import Settings
+from tbq.surrogate import reduction, selection
+from tbq.surrogate.feasibility import Bounded
+from tbq.surrogate.lognormal import LogNormal
+from tbq.surrogate.protocol import Surrogate
+
+GAVE_UP = "The outputs are rough: the log-likelihoods were learned instead, which tell more of the evidence."
+_LEAST = 20  # runs before outputs have to defend themselves
+_RECONSIDER = 5  # runs after which they have to again
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What there is to learn from."""
+
+    evaluations: tuple[Evaluation, ...]
+    prior: Prior
+    settings: Settings
+    likelihood: GaussianLikelihood | None  # whose outputs are learned; None to learn log-likelihoods
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one fit leaves to the next, for either surrogate."""
+
+    values: selection.Memory = field(default_factory=selection.Memory)
+    outputs: reduction.Memory = field(default_factory=reduction.Memory)
+    doubt: str = ""  # why the outputs may not be modelled well
+
+
+def fit(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[Surrogate[Any], Memory]:
+    """The surrogate that all runs so far make, and what the next fit should know of it."""
+    if runs.likelihood is None:
+        return fit_values(runs, gamma, inflation, memory)
+    seen = [e for e in runs.evaluations if e.outputs is not None]
+    z = runs.prior.to_working(np.array([e.theta for e in seen]))
+    outputs = np.array([e.outputs for e in seen])
+    kernel, noise_sd = runs.settings.kernel, runs.settings.noise_sd
+    surrogate, remembered = reduction.fit(z, outputs, runs.likelihood, runs.prior, kernel, noise_sd, memory.outputs)
+    surrogate = replace(surrogate, inflation=inflation)
+    return surrogate, replace(memory, outputs=remembered, doubt=output_checks.rough(surrogate))
+
+
+def fit_values(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[LogNormal, Memory]:
+    """A surrogate of the log-likelihoods."""
+    surrogate, values = selection.fit(*_values(runs), runs.settings.kernel, gamma, memory.values)
+    surrogate = replace(surrogate, cap=runs.settings.mean_cap, inflation=inflation)
+    return surrogate, replace(memory, values=values)
+
+
+def deflated(surrogate: Surrogate[Any], deflation: float) -> Surrogate[Any]:
+    """With the mean likelihood that the surprises so far speak for; outputs have theirs without any cap or guess."""
+    if isinstance(surrogate, Bounded):
+        return replace(surrogate, inner=deflated(surrogate.inner, deflation))
+    return replace(surrogate, deflation=deflation) if isinstance(surrogate, LogNormal) else surrogate
+
+
+def rivals(runs: Runs, gamma: float, deflation: float, memory: Memory) -> list[tuple[Surrogate[Any], float]]:
+    """Other surrogates of the log-likelihoods that the same runs make plausible, with the nats that they are behind."""
+    if runs.likelihood is not None or any(e.status is not Status.OK for e in runs.evaluations):
+        return []
+    found = selection.rivals(*_values(runs), gamma, memory.values)
+    return [(replace(s, cap=runs.settings.mean_cap, deflation=deflation), behind) for s, behind in found]
+
+
+def _values(runs: Runs) -> tuple[Array, Array, Array]:
+    """Points, log-likelihoods and what is taken for their noise."""
+    good = [e for e in runs.evaluations if e.status is Status.OK]
+    y = np.array([e.log_likelihood for e in good])
+    z = runs.prior.to_working(np.array([e.theta for e in good]))
+    return z, y, np.full(len(y), runs.settings.noise_sd**2)
+
+
+def better_without_outputs(runs: Runs, memory: Memory, surrogate: Any, population: Population) -> bool:
+    """Now and then: whether the log-likelihoods of the same runs say more of the evidence, as with rough outputs."""
+    done, fallback = runs.evaluations, runs.settings.fallback
+    if runs.likelihood is None or fallback is None or len(done) < _LEAST or len(done) % _RECONSIDER:
+        return False
+    if any(e.status is not Status.OK for e in done):  # leaving one out needs all outputs of all runs
+        return False
+    values, _ = fit_values(replace(runs, settings=fallback), 1.0, fallback.inflation, memory)
+    return output_checks.knows_better(values, surrogate, np.array([e.log_likelihood for e in done]), population)
+
+
+def cross_examine(runs: Runs, memory: Memory, surrogate: Surrogate[Any], population: Population) -> Memory:
+    """Ask the log-likelihoods of the same runs for the evidence; a doubt where they contradict, if there was none."""
+    if memory.doubt or any(e.status is Status.INFEASIBLE for e in runs.evaluations):  # they do not know its border
+        return memory
+    values, memory = fit_values(runs, 1.0, runs.settings.inflation, memory)
+    return replace(memory, doubt=output_checks.contradicted(surrogate, values, population))

@@ -1,0 +1,87 @@
+"""Populations: the points over which a stage integrates and searches, and how they follow the posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tbq.common.types import Array
+from tbq.evidence import moments, moves
+from tbq.problem.prior import Prior
+from tbq.surrogate.protocol import Surrogate
+
+_OPTIMISM_CAP = 3.0  # nats: what a standard deviation may add to an optimistic density
+
+
+@dataclass(frozen=True)
+class Population:
+    """Points to integrate and search over: some of the prior's, the others moved to the last stage's posterior.
+
+    The moved ones follow a density q relative to the prior, an optimistic E[L^γ]; all together they are a sample of
+    the mixture (1 − s) q/c + s, where s is the share of the prior's own points.
+    """
+
+    z: Array
+    log_density: Array  # of the mixture, relative to the prior's, at the points
+    gamma: float = 0.0
+    share: float = 1.0
+    surrogate: Surrogate[Any] | None = None  # None where all points are the prior's
+    optimism: float = 0.0
+    log_constant: float = 0.0  # log c
+
+    @property
+    def log_weights(self) -> Array:
+        """ω with Z_γ = Σ_k e^{ω_k} E[L^γ(z_k)] for any γ (eq:PostMeanRatio)."""
+        return -np.log(len(self.z)) - self.log_density
+
+    def log_density_at(self, z: Array) -> Array:
+        """The mixture's log-density relative to the prior's, anywhere."""
+        if self.surrogate is None:
+            return np.zeros(len(z))
+        log_q = log_optimistic(self.surrogate, z, self.gamma, self.optimism)
+        return _log_mixture(log_q, self.log_constant, self.share)
+
+
+def log_optimistic(surrogate: Surrogate[Any], z: Array, gamma: float, optimism: float) -> Array:
+    """log E[L^γ] raised by some standard deviations of log L^γ: high wherever the likelihood may be."""
+    points = surrogate.at(z)
+    spread = np.minimum(surrogate.log_spread(points, gamma), _OPTIMISM_CAP)
+    return surrogate.log_mean(points, gamma) + optimism * spread
+
+
+def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
+    if share == 0.0:
+        return log_q - log_constant
+    return np.logaddexp(np.log1p(-share) + log_q - log_constant, np.log(share))
+
+
+def follow(
+    old: Population,
+    surrogate: Surrogate[Any],
+    gamma: float,
+    prior: Prior,
+    *,
+    size: int,
+    steps: int,
+    optimism: float,
+    share: float,
+    rng: np.random.Generator,
+) -> tuple[Population, moves.Moved]:
+    """Resample the population towards E[L^γ], move it by Markov chains, and add fresh points of the prior."""
+
+    def log_q(z: Array) -> Array:
+        return log_optimistic(surrogate, z, gamma, optimism)
+
+    at_old = log_q(old.z)
+    _, weights = moments.normalise(at_old + old.log_weights)
+    n_prior = round(share * size)
+    start = old.z[moments.systematic_resample(weights, size - n_prior, rng)]
+    moved = moves.move(start, log_q, prior.log_density_working, steps, rng)
+    log_constant = moments.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
+    fresh = prior.to_working(prior.sample(n_prior, rng, "sobol")) if n_prior else np.empty((0, prior.dim))
+    at_new = np.concatenate([moved.log_likelihood, log_q(fresh)]) if n_prior else moved.log_likelihood
+    log_density = _log_mixture(at_new, log_constant, share)
+    population = Population(np.vstack([moved.z, fresh]), log_density, gamma, share, surrogate, optimism, log_constant)
+    return population, moved

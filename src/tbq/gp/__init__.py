@@ -1,0 +1,1 @@
+"""Exact Gaussian processes: kernels, regression, fitting of hyperparameters, and probit classification."""

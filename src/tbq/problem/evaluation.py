@@ -1,0 +1,112 @@
+"""A run of the simulator: what was asked, and what came of it. Failure is an outcome, not an exception."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from tbq.common.types import Array
+
+_HOPELESS = 200.0  # nats below the best run from which on the same value again is a penalty, not a likelihood
+_ABSURD = 1e100  # beyond this a number is no log-likelihood, and its square is not even a number
+
+
+class Status(StrEnum):
+    """How an evaluation ended."""
+
+    OK = "ok"
+    INFEASIBLE = "infeasible"  # the log-likelihood is −inf: the likelihood is zero
+    FAILED = "failed"  # exception, nan, +inf, or not a number at all
+    TIMEOUT = "timeout"  # it took longer than was allowed, and was ended
+    LOST = "lost"  # the worker died
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the run says nothing of the likelihood."""
+        return self not in (Status.OK, Status.INFEASIBLE)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A point to run. ``origin`` is 'initial' or the acquisition function that chose it."""
+
+    id: int
+    theta: Array
+    stage: int
+    origin: str
+    acquisition: float  # log-value of the acquisition function; nan for the initial design
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A proposal and its outcome.
+
+    ``log_likelihood`` is a number for 'ok', −inf (or a penalty that stands for it) for 'infeasible', else nan.
+
+    ``outputs`` is what the simulator returned, where the log-likelihood tells; nan where it is missing.
+    """
+
+    id: int
+    theta: Array
+    stage: int
+    origin: str
+    acquisition: float
+    status: Status
+    log_likelihood: float
+    message: str = ""
+    seconds: float = 0.0
+    outputs: Array | None = None
+
+
+def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array | None = None) -> Evaluation:
+    """Turn whatever a log-likelihood returned into an evaluation."""
+    status, number, message = _classify(value)
+    missing = 0 if outputs is None else int(np.isnan(outputs).sum())
+    if outputs is not None and missing:
+        message = f"{missing} of {outputs.size} outputs are missing"
+    return replace(_evaluation(proposal, status, number, message, seconds), outputs=outputs)
+
+
+def failure(proposal: Proposal, message: str, seconds: float = 0.0, status: Status = Status.FAILED) -> Evaluation:
+    """The evaluation of a run that returned nothing."""
+    return _evaluation(proposal, status, np.nan, message, seconds)
+
+
+def _classify(value: Any) -> tuple[Status, float, str]:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        return Status.FAILED, np.nan, f"the log-likelihood returned {type(value).__name__}, not a number"
+    if array.size != 1:
+        return Status.FAILED, np.nan, f"the log-likelihood returned shape {array.shape}, not one number"
+    number = float(array.reshape(()))
+    if number < -_ABSURD:
+        return Status.INFEASIBLE, number, "" if number == -np.inf else "taken for a zero likelihood"
+    if not number < _ABSURD:
+        return Status.FAILED, np.nan, f"the log-likelihood returned {number}"
+    return Status.OK, number, ""
+
+
+def _evaluation(p: Proposal, status: Status, number: float, message: str, seconds: float) -> Evaluation:
+    return Evaluation(p.id, p.theta, p.stage, p.origin, p.acquisition, status, number, message, seconds)
+
+
+def without_penalties(runs: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    """The runs, with zero likelihood where one and the same value far below the best stands for "impossible".
+
+    A surrogate that had to follow the cliff to such a value would learn little else. What is simulated does not repeat
+    a number; runs with outputs are learned by those.
+    """
+    runs = tuple(runs)
+    found = Counter(e.log_likelihood for e in runs if not e.status.is_failure and e.outputs is None)
+    penalties = {value for value, times in found.items() if times > 1 and value < max(found) - _HOPELESS}
+    return tuple(_impossible(e) if e.status is Status.OK and e.log_likelihood in penalties else e for e in runs)
+
+
+def _impossible(run: Evaluation) -> Evaluation:
+    return replace(run, status=Status.INFEASIBLE, message="taken for a zero likelihood: the same low value again")

@@ -1,0 +1,337 @@
+"""The prior: named marginals, a Gaussian copula between them, and a constraint on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from scipy import linalg, optimize, special, stats
+from scipy.stats import qmc
+
+from tbq.common.arguments import generator, whole
+from tbq.common.errors import ArgumentError
+from tbq.common.types import Array, ArrayLike, BoolArray, Distribution
+from tbq.problem.coordinates import LEVELS, Axis, choose_axis
+
+Method = Literal["random", "lhs", "sobol"]
+Seed = int | np.random.Generator | None
+
+_VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's share of the prior
+_TAIL = 1e-9  # an unbounded axis is searched between these quantiles
+
+
+class Prior:
+    """Independent or correlated marginals, optionally restricted to a region.
+
+    Parameters
+    ----------
+    marginals
+        Name → ``scipy.stats`` frozen continuous distribution, bounded or not (or pairs of them). The order is
+        the order of ``theta``.
+    correlation
+        Correlation matrix of the parameters. They are joined by a Gaussian copula whose own correlation,
+        ``copula``, is solved for so that the parameters have this one (the Nataf model).
+    constraint
+        Predicate on one ``theta``; the prior is renormalised over the region where it holds, and evidences
+        refer to that renormalised prior.
+    units
+        Name → unit, for tables and pictures.
+    """
+
+    def __init__(
+        self,
+        marginals: Mapping[str, Distribution] | Iterable[tuple[str, Distribution]],
+        *,
+        correlation: ArrayLike | None = None,
+        constraint: Callable[[Array], bool] | None = None,
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        pairs = _pairs(marginals)
+        _check_names([name for name, _ in pairs])
+        self.marginals = dict(pairs)
+        for name, marginal in pairs:
+            _check_marginal(name, marginal)
+        if constraint is not None and not callable(constraint):
+            raise ArgumentError(f"Prior: constraint must be a function of theta; got {type(constraint).__name__}")
+        self.constraint = constraint
+        self.units = _check_units(units or {}, self.names)
+        self.axes = tuple(choose_axis(m) for m in self.marginals.values())
+        self.correlation = None if correlation is None else _check_correlation(correlation, self.names)
+        self.copula = None if self.correlation is None else _nataf(self.correlation, self.marginals)
+        if constraint is not None and self.constraint_mass == 0.0:
+            raise ArgumentError(
+                f"Prior: constraint holds at none of {_VOLUME_POINTS} points of the prior: "
+                "the region is empty or too small; widen it or tighten the marginals"
+            )
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{k}: {_describe(m)}" for k, m in self.marginals.items())
+        extra = ("" if self.copula is None else ", correlated") + ("" if self.constraint is None else ", constrained")
+        return f"Prior({parts}{extra})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.marginals)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names with their units, for pictures."""
+        return tuple(f"{n} [{self.units[n]}]" if n in self.units else n for n in self.names)
+
+    @property
+    def dim(self) -> int:
+        return len(self.marginals)
+
+    # --- sampling -------------------------------------------------------------------------------------------
+
+    def sample(self, n: int, seed: Seed = None, method: Method = "random") -> Array:
+        """``n`` draws, shape (n, d): independent, Latin hypercube (``lhs``) or scrambled Sobol points."""
+        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed)
+        if self.constraint is None or n == 0:
+            return self.from_uniform(_uniform(n, self.dim, method, rng))
+        size = int(1.2 * n / self.constraint_mass) + 8
+        while True:  # ends: the constraint holds on a measurable share of the prior
+            theta = self.from_uniform(_uniform(size, self.dim, method, rng))
+            kept = theta[self._feasible(theta)]
+            if len(kept) >= n:
+                return kept[:n]
+            size *= 2
+
+    def from_uniform(self, u: Array) -> Array:
+        """Map points of the unit cube to parameters, before any constraint."""
+        if self.copula is not None:
+            u = special.ndtr(special.ndtri(u) @ linalg.cholesky(self.copula, lower=True).T)
+        return np.column_stack([m.ppf(u[:, i]) for i, m in enumerate(self.marginals.values())])
+
+    # --- density --------------------------------------------------------------------------------------------
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Log-density at one θ (a scalar) or at the rows of an array; −inf outside the support."""
+        points, single = as_rows(theta, self.dim, "Prior.log_density")
+        columns = list(zip(self.marginals.values(), points.T, strict=True))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.sum([m.logpdf(x) for m, x in columns], axis=0)
+        value[np.isnan(value)] = -np.inf
+        inside = np.isfinite(value)
+        if self.copula is not None and inside.any():
+            normal = np.column_stack([_normal_score(m, x[inside]) for m, x in columns])
+            value[inside] += _log_copula(normal, self.copula)
+        if self.constraint is not None and inside.any():
+            feasible = inside.copy()
+            feasible[inside] = self._feasible(points[inside])
+            value = np.where(feasible, value - np.log(self.constraint_mass), -np.inf)
+        return value[0] if single else value
+
+    def contains(self, theta: ArrayLike) -> BoolArray:
+        """Whether θ has positive prior density (inside the support, and the constraint holds)."""
+        return np.isfinite(self.log_density(theta))
+
+    @cached_property
+    def constraint_mass(self) -> float:
+        """Share of the unconstrained prior on which the constraint holds."""
+        if self.constraint is None:
+            return 1.0
+        u = _uniform(_VOLUME_POINTS, self.dim, "sobol", np.random.default_rng(0))
+        return float(self._feasible(self.from_uniform(u)).mean())
+
+    @property
+    def constraint_mass_error(self) -> float:
+        """Relative standard error of ``constraint_mass``; quasi-random points do better than this."""
+        mass = self.constraint_mass
+        return float(np.sqrt((1.0 - mass) / (mass * _VOLUME_POINTS)))
+
+    def _feasible(self, theta: Array) -> BoolArray:
+        assert self.constraint is not None
+        try:
+            return np.array([bool(self.constraint(row)) for row in theta], dtype=bool)
+        except Exception as error:
+            raise ArgumentError(f"Prior: constraint failed with {type(error).__name__}: {error}") from error
+
+    # --- working coordinates --------------------------------------------------------------------------------
+
+    def to_working(self, theta: Array) -> Array:
+        """Parameters → working coordinates, row by row."""
+        return np.column_stack([a.forward(theta[:, i]) for i, a in enumerate(self.axes)])
+
+    def from_working(self, z: Array) -> Array:
+        """Working coordinates → parameters, row by row."""
+        return np.column_stack([a.inverse(z[:, i]) for i, a in enumerate(self.axes)])
+
+    def log_density_working(self, z: Array) -> Array:
+        """Log-density of the prior in working coordinates."""
+        slope = np.sum([a.log_slope(z[:, i]) for i, a in enumerate(self.axes)], axis=0)
+        return np.asarray(self.log_density(self.from_working(z)) + slope)
+
+    @cached_property
+    def working_bounds(self) -> tuple[Array, Array]:
+        """Box in working coordinates that holds the prior's support, or all but its outermost tails."""
+        low = [a.forward(np.array([m.ppf(_TAIL)]))[0] for a, m in self._axes_marginals()]
+        high = [a.forward(np.array([m.isf(_TAIL)]))[0] for a, m in self._axes_marginals()]
+        return np.array(low), np.array(high)
+
+    def _axes_marginals(self) -> Iterable[tuple[Axis, Distribution]]:
+        return zip(self.axes, self.marginals.values(), strict=True)
+
+
+def check_prior(prior: Any) -> None:
+    """Refuse what is no prior."""
+    if not isinstance(prior, Prior):
+        raise ArgumentError(f"prior must be a tbq.Prior; got {type(prior).__name__}")
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def _pairs(marginals: Any) -> list[tuple[str, Distribution]]:
+    try:
+        return [(name, m) for name, m in (marginals.items() if isinstance(marginals, Mapping) else marginals)]
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            'Prior: marginals must give each parameter a name, as {"a": stats.norm()} does, or be such pairs; '
+            f"got {type(marginals).__name__}"
+        ) from None
+
+
+def _check_names(names: list[str]) -> None:
+    if not names:
+        raise ArgumentError("Prior: at least one parameter is needed; got none")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"Prior: a parameter name must be a non-empty string; got {name!r}")
+        if names.count(name) > 1:
+            raise ArgumentError(f"Prior: the name {name!r} is used {names.count(name)} times; names must differ")
+
+
+def _check_marginal(name: str, marginal: Distribution) -> None:
+    family = getattr(marginal, "dist", None)
+    if isinstance(family, stats.rv_discrete):
+        raise ArgumentError(f"Prior: {name!r} must be continuous; got the discrete distribution {_describe(marginal)}")
+    if not isinstance(family, stats.rv_continuous):
+        hint = " (call it with its parameters to freeze it)" if isinstance(marginal, stats.rv_continuous) else ""
+        raise ArgumentError(
+            f"Prior: {name!r} must be a scipy.stats frozen distribution such as stats.uniform(0, 1); "
+            f"got {type(marginal).__name__} {marginal!r}{hint}"
+        )
+    arguments = (*marginal.args, *marginal.kwds.values())
+    if any(np.ndim(a) > 0 or np.asarray(a).dtype.kind not in "biuf" for a in arguments):
+        raise ArgumentError(
+            f"Prior: {name!r} must be the distribution of one parameter, made of single numbers; "
+            f"got {family.name} of {', '.join(map(repr, arguments))}"
+        )
+    quantiles = np.asarray(marginal.ppf(LEVELS))
+    if not np.all(np.isfinite(quantiles)) or not np.all(np.diff(quantiles) > 0):
+        raise ArgumentError(
+            f"Prior: {name!r} is degenerate: the quantiles of {_describe(marginal)} are "
+            f"{np.array2string(quantiles, precision=4)}; its scale must be positive and its shape valid"
+        )
+
+
+def _check_units(units: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    for name, unit in units.items():
+        if name not in names or not isinstance(unit, str):
+            raise ArgumentError(f"Prior: units must be text for names among {', '.join(names)}; got {name!r}: {unit!r}")
+    return dict(units)
+
+
+def _check_correlation(correlation: ArrayLike, names: tuple[str, ...]) -> Array:
+    d = len(names)
+    try:
+        matrix = np.asarray(correlation, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"Prior: correlation must be a {d} × {d} matrix; got {correlation!r}") from None
+    if matrix.shape != (d, d):
+        raise ArgumentError(f"Prior: correlation must be a {d} × {d} matrix; got shape {matrix.shape}")
+    if not np.allclose(matrix, matrix.T) or not np.allclose(np.diag(matrix), 1.0):
+        raise ArgumentError("Prior: correlation must be symmetric with ones on its diagonal")
+    smallest = linalg.eigvalsh(matrix)[0]
+    if not smallest > 1e-10:
+        raise ArgumentError(f"Prior: correlation is not positive definite (smallest eigenvalue {smallest:.3g})")
+    return matrix
+
+
+def _describe(marginal: Distribution) -> str:
+    arguments = [f"{a:g}" for a in marginal.args] + [f"{k}={v:g}" for k, v in marginal.kwds.items()]
+    return f"{marginal.dist.name}({', '.join(arguments)})"
+
+
+def as_rows(theta: ArrayLike, dim: int, where: str) -> tuple[Array, bool]:
+    try:
+        points = np.asarray(theta, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{where}: theta must be numbers; got {theta!r}") from None
+    if points.ndim not in (1, 2) or points.shape[-1] != dim:
+        raise ArgumentError(f"{where}: theta must have shape ({dim},) or (n, {dim}); got {points.shape}")
+    return np.atleast_2d(points), points.ndim == 1
+
+
+# --- sampling and copula ------------------------------------------------------------------------------------
+
+
+def _uniform(n: int, d: int, method: Method, rng: np.random.Generator) -> Array:
+    if method == "lhs":
+        u = qmc.LatinHypercube(d, rng=rng).random(n)
+    elif method == "sobol":  # a full power of two: scipy warns of any other size
+        u = qmc.Sobol(d, rng=rng).random_base2(max(n - 1, 0).bit_length())[:n]
+    elif method == "random":
+        u = rng.random((n, d))
+    else:
+        raise ArgumentError(f"Prior.sample: method must be 'random', 'lhs' or 'sobol'; got {method!r}")
+    return np.clip(u, 1e-15, 1.0 - 1e-15)
+
+
+def _normal_score(marginal: Distribution, x: Array) -> Array:
+    """Φ⁻¹(F(x)), from the nearer tail so that it stays finite far out."""
+    lower = marginal.cdf(x)
+    score = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(marginal.sf(x)))
+    return np.clip(score, -38.0, 38.0)  # beyond, the tail probability underflows
+
+
+def _log_copula(normal: Array, correlation: Array) -> Array:
+    factor = linalg.cholesky(correlation, lower=True)
+    white = linalg.solve_triangular(factor, normal.T, lower=True).T
+    return 0.5 * np.sum(normal**2 - white**2, axis=1) - np.log(np.diag(factor)).sum()
+
+
+def _nataf(correlation: Array, marginals: Mapping[str, Distribution]) -> Array:
+    """Correlation of the underlying normals that gives the parameters the wanted correlation."""
+    names = list(marginals)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
+    weights = weights / weights.sum()
+    copula = np.eye(len(names))
+    for i, j in np.argwhere(np.triu(correlation, 1)):
+        copula[i, j] = copula[j, i] = _nataf_pair(
+            float(correlation[i, j]), (names[i], names[j]), marginals, nodes, weights
+        )
+    if not linalg.eigvalsh(copula)[0] > 1e-10:
+        raise ArgumentError(
+            "Prior: correlation cannot be had with these marginals: the Gaussian copula that would "
+            "give it is not positive definite; use weaker correlations"
+        )
+    return copula
+
+
+def _nataf_pair(
+    wanted: float, pair: tuple[str, str], marginals: Mapping[str, Distribution], nodes: Array, weights: Array
+) -> float:
+    def standardised(name: str, normal: Array) -> Array:
+        m = marginals[name]
+        x = np.where(normal < 0, m.ppf(special.ndtr(normal)), m.isf(special.ndtr(-normal)))
+        return (x - m.mean()) / m.std()
+
+    if not all(np.isfinite(marginals[name].std()) for name in pair):
+        raise ArgumentError(f"Prior: correlation between {pair[0]!r} and {pair[1]!r} does not exist: infinite variance")
+    first = standardised(pair[0], nodes)
+
+    def correlation(r: float) -> float:
+        second = standardised(pair[1], r * nodes[:, None] + np.sqrt(1.0 - r * r) * nodes[None, :])
+        return float((weights * first) @ second @ weights)
+
+    low, high = correlation(-0.9999), correlation(0.9999)
+    if not low < wanted < high:
+        raise ArgumentError(
+            f"Prior: correlation {wanted:g} between {pair[0]!r} and {pair[1]!r} cannot be had with these "
+            f"marginals; they allow {low:.3f} to {high:.3f}"
+        )
+    return float(optimize.brentq(lambda r: correlation(r) - wanted, -0.9999, 0.9999, xtol=1e-10))

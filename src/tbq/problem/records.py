@@ -1,0 +1,96 @@
+"""Evaluations and priors as plain records of words and numbers, which journals and result files hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.prior import Prior
+
+Plain = Mapping[str, Any]  # of words, numbers, and lists and mappings of them
+
+_PRIOR_POINTS = 16  # where a prior's density is compared
+
+
+def evaluation_record(evaluation: Evaluation) -> Plain:
+    return {**proposal_record(evaluation), **outcome_record(evaluation)}
+
+
+def evaluation_of(record: Plain) -> Evaluation:
+    return run_of(record, proposal_of(record))
+
+
+def run_of(run: Plain, proposal: Proposal) -> Evaluation:
+    """The evaluation of ``proposal`` that a record of a run holds."""
+    outputs = run.get("outputs")
+    return Evaluation(
+        proposal.id,
+        proposal.theta,
+        proposal.stage,
+        proposal.origin,
+        proposal.acquisition,
+        status=Status(run["status"]),
+        log_likelihood=float(run["log_likelihood"]),
+        message=run["message"],
+        seconds=float(run["seconds"]),
+        outputs=None if outputs is None else np.array(outputs, dtype=float),
+    )
+
+
+def proposal_record(p: Proposal | Evaluation) -> Plain:
+    return {
+        "id": p.id,
+        "theta": numbers(p.theta),
+        "stage": p.stage,
+        "origin": p.origin,
+        "acquisition": number(p.acquisition),
+    }
+
+
+def proposal_of(record: Plain) -> Proposal:
+    theta = np.array(record["theta"], dtype=float)
+    return Proposal(record["id"], theta, record["stage"], record["origin"], float(record["acquisition"]))
+
+
+def outcome_record(e: Evaluation) -> Plain:
+    record = {
+        "id": e.id,
+        "status": str(e.status),
+        "log_likelihood": number(e.log_likelihood),
+        "message": e.message,
+        "seconds": number(e.seconds),
+    }
+    return record if e.outputs is None else {**record, "outputs": numbers(e.outputs)}
+
+
+def prior_record(prior: Prior) -> Plain:
+    """Enough of a prior to recognise it."""
+    theta = prior.sample(_PRIOR_POINTS, seed=0)
+    return {
+        "names": list(prior.names),
+        "description": repr(prior),
+        "theta": [numbers(row) for row in theta],
+        "log_density": numbers(prior.log_density(theta)),
+    }
+
+
+def same_prior(description: Plain, prior: Prior) -> bool:
+    """Whether this is the prior of a record, by its names and its density."""
+    if description["names"] != list(prior.names):
+        return False
+    wanted = np.array([float(v) for v in description["log_density"]])
+    density = prior.log_density(np.array(description["theta"], dtype=float))
+    return bool(np.allclose(density, wanted, rtol=1e-6, atol=1e-6))
+
+
+def number(x: float) -> float | str:
+    """JSON writes every digit of a float, but has no infinities and no nan: they are written as words."""
+    return float(x) if math.isfinite(x) else str(float(x))
+
+
+def numbers(values: Iterable[float]) -> list[float | str]:
+    return [number(v) for v in values]

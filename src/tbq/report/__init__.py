@@ -1,0 +1,1 @@
+"""Showing a result: findings, summary, pictures, the HTML page."""

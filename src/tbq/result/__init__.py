@@ -1,0 +1,1 @@
+"""What came of a run, and what to do with it: use, predict, verify, compare, store, export."""

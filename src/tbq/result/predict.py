@@ -1,0 +1,168 @@
+"""Runs at posterior draws: what the model predicts, and what follows from the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tbq.common.arguments import generator, whole
+from tbq.common.errors import ArgumentError, TbqError
+from tbq.common.types import Array, ArrayLike
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Seed
+from tbq.result.result import Result
+from tbq.simulate.pool import ExecutorLike, answers
+from tbq.simulate.worker import Answer
+
+Model = Callable[[Array], Any]
+Noise = ArrayLike | Literal["auto"] | None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Posterior predictive draws, a row each."""
+
+    names: tuple[str, ...]
+    theta: Array  # (n, d)
+    outputs: Array  # (n, m): what the model returned
+    draws: Array  # (n, m): with noise, what would be measured
+    noise: str  # whose it is, in words
+    failures: tuple[str, ...] = ()  # messages of the runs that gave nothing; their draws are left out
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.draws.mean(axis=0))
+
+    @property
+    def sd(self) -> Array:
+        return np.asarray(self.draws.std(axis=0))
+
+    def quantile(self, q: float | Sequence[float]) -> Array:
+        """Quantiles of each output, shape (m,) or (len(q), m)."""
+        return np.asarray(np.quantile(self.draws, q, axis=0))
+
+    def __getitem__(self, name: str) -> Array:
+        """The draws of one output."""
+        if name not in self.names:
+            raise ArgumentError(f"Prediction: there is no output {name!r}; there are {', '.join(self.names)}")
+        return self.draws[:, self.names.index(name)]
+
+    def summary(self) -> str:
+        """A table of the outputs, and what is in it."""
+        width = max(6, *(len(name) for name in self.names))
+        lines = [f"{'output':<{width}}  {'mean':>11} {'sd':>11} {'5 %':>11} {'median':>11} {'95 %':>11}"]
+        for name, *numbers in zip(self.names, self.mean, self.sd, *self.quantile([0.05, 0.5, 0.95]), strict=True):
+            lines.append(f"{name:<{width}}  " + " ".join(f"{v:>11.4g}" for v in numbers))
+        lines += ["", f"{len(self.draws)} posterior draws, {self.noise}"]
+        if self.failures:
+            lines.append(f"{len(self.failures)} more failed and are left out; the last said: {self.failures[-1]}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def predict(
+    result: Result,
+    model: Model | None = None,
+    n: int = 100,
+    *,
+    noise: Noise = "auto",
+    executor: ExecutorLike | None = None,
+    vectorized: bool = False,
+    seed: Seed = None,
+) -> Prediction:
+    """Run ``model`` at ``n`` posterior draws. See :meth:`tbq.Result.predict`."""
+    model = result.likelihood if model is None else model
+    if model is None:
+        raise ArgumentError("predict: model is needed where the likelihood is no tbq.GaussianLikelihood; got None")
+    if not callable(model):
+        raise ArgumentError(f"predict: model must be a function of theta; got {type(model).__name__}")
+    n = whole("predict: n", n)
+    rng = generator("predict", seed)
+    theta = result.sample(n, rng)
+    names, rows, failures = _outputs(answers(model, [theta] if vectorized else list(theta), executor), len(theta))
+    kept = np.array([row is not None for row in rows])
+    if not kept.any():
+        raise TbqError(f"predict: none of the {n} runs of the model gave numbers; the last said: {failures[-1]}")
+    theta, outputs = theta[kept], np.array([row for row in rows if row is not None])
+    if names is not None and noise == "auto":
+        noise = None
+    added, whose = _noise(result.likelihood, theta, outputs.shape[1], noise, rng)
+    names = names or tuple(f"y{i + 1}" for i in range(outputs.shape[1]))
+    return Prediction(names, theta, outputs, outputs + added, whose, tuple(failures))
+
+
+def joint(parts: Sequence[Prediction]) -> Prediction:
+    """Draws of several models together. Their parameters differ: ``theta`` is empty."""
+    names = parts[0].names
+    if any(part.names != names for part in parts):
+        raise ArgumentError(f"predictions must have the same outputs; got {' and '.join(str(p.names) for p in parts)}")
+    whose = ", ".join(dict.fromkeys(part.noise for part in parts))
+    outputs, draws = np.vstack([p.outputs for p in parts]), np.vstack([p.draws for p in parts])
+    return Prediction(names, np.empty((len(draws), 0)), outputs, draws, whose, sum((p.failures for p in parts), ()))
+
+
+def _outputs(found: list[Answer], n: int) -> tuple[tuple[str, ...] | None, list[Array | None], list[str]]:
+    """Names where the model gives them, a row of numbers per draw or None, and what was wrong with the others."""
+    names: tuple[str, ...] | None = None
+    width: int | None = None
+    rows: list[Array | None] = []
+    messages: list[str] = []
+    for answer in found:
+        share = n // len(found)  # all, where the model takes all at once
+        try:
+            named, block = _block(answer, share)
+        except (TypeError, ValueError) as error:
+            rows += [None] * share
+            messages += [str(error)] * share
+            continue
+        if width is None:
+            names, width = named, block.shape[1]
+        for row in block:
+            wrong = _wrong(row, width, named, names)
+            rows.append(None if wrong else row)
+            messages += [wrong] if wrong else []
+    return names, rows, messages
+
+
+def _block(answer: Answer, n: int) -> tuple[tuple[str, ...] | None, Array]:
+    """The rows that one answer holds, and their names."""
+    if answer.error is not None:
+        raise ValueError(answer.error)
+    value, names = answer.value if answer.outputs is None else answer.outputs, None
+    if isinstance(value, Mapping):
+        names, value = tuple(map(str, value)), np.array([*value.values()], dtype=float).T
+    block = np.asarray(value, dtype=float)
+    if block.ndim < 2 and block.size % n == 0:
+        block = block.reshape(n, -1)
+    if block.ndim != 2 or len(block) != n:
+        raise ValueError(f"the model returned numbers of shape {np.shape(value)} for {n} points")
+    return names, block
+
+
+def _wrong(row: Array, width: int, named: tuple[str, ...] | None, names: tuple[str, ...] | None) -> str:
+    if len(row) != width or named != names:
+        return f"the model returned {named or len(row)}, and {names or width} before"
+    return "" if np.all(np.isfinite(row)) else "the model returned nan or an infinity"
+
+
+def _noise(
+    likelihood: GaussianLikelihood | None, theta: Array, m: int, noise: Noise, rng: np.random.Generator
+) -> tuple[Array, str]:
+    """Noise at each draw, and whose it is."""
+    if noise is None:
+        return np.zeros((len(theta), m)), "without noise"
+    if not isinstance(noise, str):
+        given = GaussianLikelihood(lambda theta: theta, np.zeros(m), noise)
+        return given.noise(theta, rng), "with the noise that was given"
+    if noise != "auto":
+        raise ArgumentError(f"predict: noise must be 'auto', None, standard deviations or a covariance; got {noise!r}")
+    if likelihood is None:
+        return np.zeros((len(theta), m)), "without noise: none is known"
+    if len(likelihood.observed) != m:
+        return np.zeros((len(theta), m)), f"without noise: the likelihood's is of {len(likelihood.observed)} outputs"
+    return likelihood.noise(theta, rng), "with the likelihood's noise"

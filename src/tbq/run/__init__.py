@@ -1,0 +1,1 @@
+"""Many runs, durably: sessions, the journal, warm starts, the driver of executors, progress, ``infer``."""

@@ -1,0 +1,323 @@
+"""Ask and tell: the engine for people who run the simulator themselves, and the one way in which it is ever driven."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tbq import engine
+from tbq.common.arguments import checked_seed, real, whole
+from tbq.common.errors import ArgumentError
+from tbq.common.randomness import fresh_seed
+from tbq.common.threads import single_threaded
+from tbq.common.types import Array, ArrayLike
+from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
+from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.prior import Prior, check_prior
+from tbq.problem.records import run_of
+from tbq.problem.settings import Settings, learnable, resolve
+from tbq.result.result import Result
+from tbq.run import journal
+from tbq.run.warm_start import WarmStart, earlier
+
+_SCALES = 256  # points of the prior at which an unknown noise must have a scale
+
+
+class Session:
+    """A run whose simulator is in your hands: ``ask`` for points, run them, ``tell`` what came of them.
+
+    Any number of points may be out, and they may be told in any order. The engine learns from what it was told when it
+    is next asked for new points, so that a batch told one by one is learned from as one.
+
+    Parameters
+    ----------
+    prior
+        A :class:`tbq.Prior`.
+    seed
+        Makes the run repeatable.
+    journal
+        A folder that makes the run durable: a session opened on it again is where the last one was. Points that were
+        out then are the first to be given out again; where a run is still under way, tell it when it is done.
+    warm_start
+        Earlier evaluations to start from: the journal's folder of another run, its result, or a list.
+    likelihood
+        A :class:`tbq.GaussianLikelihood` where you tell ``outputs``: they are learned. Its model is not run.
+    options
+        ``algorithm``, ``acquisition``, ``tolerance``, ``max_evaluations`` and the others of :func:`tbq.infer`.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        *,
+        seed: int | None = None,
+        journal: str | Path | None = None,
+        warm_start: WarmStart | None = None,
+        likelihood: GaussianLikelihood | None = None,
+        **options: Any,
+    ) -> None:
+        check_prior(prior)
+        if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
+            raise ArgumentError(
+                f"Session: likelihood must be a tbq.GaussianLikelihood, whose outputs you tell; got {likelihood!r}"
+            )
+        options["surrogate"] = learnable(options.get("surrogate", "auto"), likelihood is not None)
+        try:
+            settings = resolve(prior.dim, **options)
+        except TypeError as error:
+            raise ArgumentError(f"Session: {str(error).split(') ')[-1]}") from error
+        self._begin(prior, settings, seed, journal, warm_start, likelihood)
+
+    @classmethod
+    def of(
+        cls,
+        prior: Prior,
+        settings: Settings,
+        *,
+        seed: int | None = None,
+        journal: str | Path | None = None,
+        warm_start: WarmStart | None = None,
+        likelihood: Any = None,
+    ) -> Self:
+        """A session of settings already made. ``likelihood`` judges the outputs of earlier evaluations anew."""
+        session = cls.__new__(cls)
+        session._begin(prior, settings, seed, journal, warm_start, likelihood)
+        return session
+
+    @classmethod
+    def view(cls, prior: Prior, contents: journal.Contents, likelihood: Any = None) -> Self:
+        """The state that a journal tells of, without being its writer; ``replay`` takes in what it tells later."""
+        header, settings = contents.header, journal.settings_of(contents.header["settings"])
+        session = cls.of(prior, settings, seed=header["seed"], likelihood=likelihood)
+        session.state = _start(prior, settings, header["seed"], journal.known_of(header), likelihood)
+        session.replay(contents.records)
+        return session
+
+    def _begin(
+        self,
+        prior: Prior,
+        settings: Settings,
+        seed: int | None,
+        folder: str | Path | None,
+        warm_start: WarmStart | None,
+        likelihood: Any = None,
+    ) -> None:
+        from tbq.common.version import __version__ as version
+
+        seed = checked_seed(seed)
+        if settings.free_stages and isinstance(likelihood, GaussianLikelihood) and likelihood.scaled:
+            likelihood.check_scales(prior.sample(_SCALES, 0, "sobol"))  # before anything is run
+        self._lock = threading.RLock()
+        self._journal = None if folder is None else journal.Journal(folder)
+        self._again: list[Proposal] = []  # out when the run was interrupted, and not given out since
+        self._untold: list[Evaluation] = []  # recorded, and not yet learned from
+        self._seconds = 0.0  # spent on choosing and learning, in this process and before
+        contents = self._journal.contents if self._journal else None
+        try:
+            if self._journal and contents:
+                journal.check_header(contents.header, prior, settings, seed, version, self._journal.path)
+                self.state = _start(
+                    prior, settings, contents.header["seed"], journal.known_of(contents.header), likelihood
+                )
+                self.replay(contents.records)
+            else:
+                seed = fresh_seed() if seed is None else seed
+                known = [] if warm_start is None else earlier(warm_start, prior, likelihood)
+                if self._journal:
+                    self._journal.append(journal.header_of(prior, settings, seed, version, known))
+                self.state = _start(prior, settings, seed, known, likelihood)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- the run --------------------------------------------------------------------------------------------
+
+    def ask(self, n: int = 1) -> list[Proposal]:
+        """Up to ``n`` points to run next: none when the run is done, or waits for points that are out."""
+        n = whole("Session.ask: n", n)
+        with self._lock:
+            if self._again:
+                given, self._again = self._again[:n], self._again[n:]
+                return given
+            self._learn()
+            with self._working():
+                state, proposals = engine.ask(self.state, n)
+            if proposals:
+                self._append(journal.ask_record(proposals, self.state.history, self._seconds))
+                self.state = state
+            return proposals
+
+    def tell(
+        self, proposal_id: int, *, log_likelihood: Any, outputs: ArrayLike | None = None, seconds: float = 0.0
+    ) -> Evaluation:
+        """What a run returned: one number, −inf where the likelihood is zero; nan and +inf count as failures.
+
+        Where outputs are learned, a run that has a likelihood needs all of them; of others, what there is helps.
+        """
+        array = None if outputs is None else _outputs(outputs)
+        if not real(seconds) >= 0.0:
+            raise ArgumentError(f"Session.tell: seconds must be a number that is not negative; got {seconds!r}")
+        with self._lock:
+            evaluation = judge(self._pending("tell", proposal_id), log_likelihood, seconds, array)
+            if self.state.likelihood is not None:
+                evaluation = _learnable(evaluation, len(self.state.likelihood.observed))
+            return self._record(evaluation)
+
+    def fail(self, proposal_id: int, message: str = "") -> Evaluation:
+        """A run that gave nothing, and why."""
+        with self._lock:
+            return self._record(failure(self._pending("fail", proposal_id), str(message)))
+
+    @property
+    def pending(self) -> tuple[Proposal, ...]:
+        """Points that were asked for and have not been told."""
+        told = {e.id for e in self._untold}
+        return tuple(p for p in self.state.pending if p.id not in told)
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """Every run that was told."""
+        return (*self.state.evaluations, *self._untold)
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended. While points are out this is as the engine saw it when it was last asked."""
+        with self._lock:
+            if not self.pending:
+                self._learn()
+            return self.state.stop is not None
+
+    def result(self) -> Result:
+        """What is known now: complete when ``done``, and honest about it before. Changes nothing."""
+        with self._lock, single_threaded():
+            state = engine.tell(self.state, self._untold) if self._untold else self.state
+            return Result.of(engine.conclude(state), seconds=self._seconds)
+
+    def close(self) -> None:
+        """Let another session open the journal. Needed only where this one goes on living."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # --- within ---------------------------------------------------------------------------------------------
+
+    def record(self, evaluations: Sequence[Evaluation]) -> None:
+        """Take in runs already judged; they are on the disk when this returns."""
+        with self._lock:
+            out = {p.id for p in self.pending}
+            for evaluation in evaluations:
+                if evaluation.id not in out:
+                    self._pending("tell", evaluation.id)  # says what is wrong
+            self._append(*(journal.run_record(e) for e in evaluations))
+            self._untold.extend(evaluations)
+            told = {e.id for e in evaluations}
+            self._again = [p for p in self._again if p.id not in told]
+
+    def _record(self, evaluation: Evaluation) -> Evaluation:
+        self.record([evaluation])
+        return evaluation
+
+    def _pending(self, method: str, proposal_id: int) -> Proposal:
+        pending = {p.id: p for p in self.pending}
+        if proposal_id in pending:
+            return pending[proposal_id]
+        if any(e.id == proposal_id for e in self.evaluations):
+            raise ArgumentError(f"Session.{method}: {proposal_id!r} was told already")
+        raise ArgumentError(
+            f"Session.{method}: {proposal_id!r} is not the id of a point that is out; these are {[*pending]}"
+        )
+
+    def _learn(self) -> None:
+        if self._untold:
+            self._append(journal.LEARN)
+            self._take_in()
+            self._note_end()
+
+    def _note_end(self) -> None:
+        if self.state.stop is not None:
+            self._append(journal.end_record(self.state.stop, self.state.history, self._seconds))
+
+    def _take_in(self) -> None:
+        with self._working():
+            self.state = engine.tell(self.state, self._untold)
+        self._untold = []
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """On one thread, and on our account."""
+        start = time.perf_counter()
+        with single_threaded():
+            yield
+        self._seconds += time.perf_counter() - start
+
+    def _append(self, *records: journal.Record) -> None:
+        if self._journal is not None:
+            self._journal.append(*records)
+
+    def replay(self, records: Sequence[journal.Record]) -> None:
+        """Take in records of a journal. Proposals are not chosen again: only learning costs time."""
+        out, asked = {p.id: p for p in self.pending}, []
+        for record in records:
+            if record["kind"] == "ask":
+                asked += journal.proposals_of(record)
+                out.update((p.id, p) for p in asked[-len(record["proposals"]) :])
+            elif record["kind"] == "run":
+                proposal = out.pop(record["id"], None) or self._pending("replay", record["id"])
+                self._untold.append(run_of(record, proposal))
+            elif record["kind"] == "learn":
+                self.state, asked = engine.remember(self.state, asked), []
+                self._take_in()
+            if record["kind"] in ("ask", "end"):
+                self._seconds = float(record.get("seconds", 0.0))
+        self.state = engine.remember(self.state, asked)
+        self._again = list(self.pending)
+        if records and records[-1]["kind"] == "learn":
+            self._note_end()
+
+
+def _start(
+    prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation], likelihood: Any = None
+) -> engine.State:
+    """A run that has seen nothing but ``known``, which stands in for the initial design and costs no budget."""
+    settings = replace(settings, max_evaluations=settings.max_evaluations + len(known))
+    with single_threaded():
+        learned = likelihood if settings.free_stages else None
+        state = replace(engine.init(prior, settings, seed, learned), next_id=len(known))
+        return engine.tell(state, known) if known else state
+
+
+def _outputs(outputs: ArrayLike) -> Array:
+    try:
+        array = np.asarray(outputs, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
+    if array.ndim != 1:
+        raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
+    return array
+
+
+def _learnable(evaluation: Evaluation, m: int) -> Evaluation:
+    """The evaluation if its outputs can be learned; refused, before it is recorded for good, if not."""
+    expected = f"Session.tell: outputs must be the {m} that the likelihood has data of"
+    if evaluation.outputs is None:
+        if evaluation.status is Status.OK:
+            raise ArgumentError(f"{expected}, where log_likelihood is a number; got none")
+        return evaluation
+    if len(evaluation.outputs) != m:
+        raise ArgumentError(f"{expected}; got {len(evaluation.outputs)}")
+    finite = np.isfinite(evaluation.outputs)
+    if evaluation.status is Status.OK and not finite.all():
+        raise ArgumentError(f"{expected}, all finite where log_likelihood is a number; got {evaluation.outputs}")
+    return replace(evaluation, outputs=np.where(finite, evaluation.outputs, np.nan))

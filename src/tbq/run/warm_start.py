@@ -1,0 +1,73 @@
+"""Runs of an earlier study, fit to start another with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tbq.common.errors import ArgumentError
+from tbq.problem.evaluation import Evaluation, Proposal, Status, judge
+from tbq.problem.prior import Prior
+from tbq.result.result import Result
+from tbq.run import journal
+
+WarmStart = str | Path | Result | Sequence[Evaluation]
+
+
+def earlier(source: WarmStart, prior: Prior, likelihood: Any = None) -> list[Evaluation]:
+    """Evaluations of another run, fit to start one with ``prior``: renumbered, and judged by ``likelihood``.
+
+    A likelihood that knows its outputs (``from_outputs``) judges the stored outputs anew, so that its data may be
+    others. Left out, with a warning that says so, are points outside the prior and runs it cannot judge.
+    """
+    names, evaluations = _evaluations_of(source)
+    if names is not None and names != prior.names:
+        raise ArgumentError(f"warm_start: its parameters are {', '.join(names)}; the prior's {', '.join(prior.names)}")
+    evaluations = [e for e in evaluations if e.status is not Status.LOST]  # they say nothing of the point
+    for e in evaluations:
+        if e.theta.shape != (prior.dim,):
+            raise ArgumentError(f"warm_start: theta must have shape ({prior.dim},); got {e.theta.shape}")
+    within = prior.contains(np.array([e.theta for e in evaluations]).reshape(-1, prior.dim))
+    inside = [e for e, ok in zip(evaluations, within, strict=True) if ok]
+    _say_left_out(len(evaluations) - len(inside), len(evaluations), "lie outside the prior")
+    from_outputs = getattr(likelihood, "from_outputs", None)
+    if from_outputs is not None:
+        judged = [_judged_anew(e, from_outputs) for e in inside if e.outputs is not None or e.status is not Status.OK]
+        _say_left_out(len(inside) - len(judged), len(inside), "have no outputs that the likelihood could judge")
+        inside = judged
+    return [
+        replace(e, id=i, stage=0, origin="earlier", acquisition=np.nan, theta=np.array(e.theta, dtype=float))
+        for i, e in enumerate(inside)
+    ]
+
+
+def _evaluations_of(source: WarmStart) -> tuple[tuple[str, ...] | None, list[Evaluation]]:
+    if isinstance(source, str | Path):
+        contents = journal.read(source)
+        return tuple(contents.header["prior"]["names"]), sorted(contents.evaluations, key=lambda e: e.id)
+    if isinstance(source, Result):
+        return source.prior.names, list(source.evaluations)
+    evaluations: list[Any] = list(source) if isinstance(source, Sequence) else [source]
+    for e in evaluations:
+        if not isinstance(e, Evaluation):
+            raise ArgumentError(
+                f"warm_start must be the folder of a journal, a tbq.Result or evaluations; got {type(e).__name__}"
+            )
+    return None, evaluations
+
+
+def _judged_anew(e: Evaluation, from_outputs: Callable[[Any, Any], Any]) -> Evaluation:
+    if e.outputs is None:
+        return e
+    proposal = Proposal(e.id, e.theta, e.stage, e.origin, e.acquisition)
+    return judge(proposal, from_outputs(e.theta, e.outputs), e.seconds, e.outputs)
+
+
+def _say_left_out(count: int, total: int, why: str) -> None:
+    if count:
+        warnings.warn(f"warm_start: {count} of {total} evaluations {why} and are left out", stacklevel=2)

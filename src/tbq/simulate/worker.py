@@ -1,0 +1,174 @@
+"""What runs on a worker: the log-likelihood at one point, there or in a process of its own.
+
+A run that must end in time, and one whose worker died before, gets a process of its own. Nothing else can end a hung
+run on every executor: a future that runs cannot be cancelled and a thread cannot be killed. The clock starts in the
+worker, when the log-likelihood is loaded; waiting in a queue does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from tbq.common.errors import ArgumentError
+from tbq.common.types import Array
+from tbq.problem.evaluation import Status
+from tbq.simulate import child
+
+LogLikelihood = Callable[[Array], Any]
+
+_LOADING = 120.0  # seconds that a process may take to start and load the log-likelihood
+_running: dict[str, set[subprocess.Popen[bytes]]] = {}  # processes of their own, by run
+
+
+class Answer(NamedTuple):
+    """What came of a call; ``status`` is that of an error."""
+
+    value: Any = None
+    outputs: Any = None
+    error: str | None = None
+    seconds: float = 0.0
+    status: Status = Status.FAILED
+
+
+class Portable:
+    """A log-likelihood that any executor can send: as it is within a process, pickled (closures too) to another."""
+
+    def __init__(self, log_likelihood: LogLikelihood) -> None:
+        self._log_likelihood: LogLikelihood | None = log_likelihood
+        self._payload: bytes | None = None
+
+    @property
+    def payload(self) -> bytes:
+        if self._payload is None:
+            self._payload = _dumps(self._log_likelihood)
+        return self._payload
+
+    def get(self) -> LogLikelihood:
+        return _loads(self.payload) if self._log_likelihood is None else self._log_likelihood
+
+    def __getstate__(self) -> bytes:
+        return self.payload
+
+    def __setstate__(self, payload: bytes) -> None:
+        self._log_likelihood, self._payload = None, payload
+
+
+def call(
+    log_likelihood: Portable, theta: Array, timeout: float | None, apart: bool, ticket: tuple[str, int, int]
+) -> Answer:
+    """One call. ``ticket`` (run, id, attempt) tells calls apart: some clusters make equal calls only once."""
+    if apart or timeout is not None:
+        return _call_apart(log_likelihood.payload, theta, timeout, ticket[0])
+    try:
+        function = log_likelihood.get()
+    except Exception as error:
+        return Answer(error=f"log_likelihood cannot be loaded: {type(error).__name__}: {error}")
+    return _answer(child.attempt(function, theta))
+
+
+def _answer(attempt: child.Attempt) -> Answer:
+    return Answer(*attempt[:-1], status=Status(attempt[-1]))
+
+
+def end_all(run: str) -> None:
+    """End the processes of a run that this process started."""
+    for process in list(_running.pop(run, ())):
+        _end(process)
+
+
+def _call_apart(payload: bytes, theta: Array, timeout: float | None, run: str) -> Answer:
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-P", child.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    mine = _running.setdefault(run, set())
+    mine.add(process)
+    clock = _Clock(process)
+    try:
+        with contextlib.suppress(OSError), process.stdin as stdin:  # it may have died
+            stdin.write(pickle.dumps(sys.path) + pickle.dumps((payload, theta)))
+        clock.set(timeout and timeout + _LOADING)
+        data = process.stdout.read(1)
+        if data == child.READY:
+            clock.set(timeout)
+            start, data = time.perf_counter(), b""
+        data += process.stdout.read()
+    finally:
+        clock.set(None)
+        _end(process)
+        process.stdout.close()
+        mine.discard(process)
+    seconds = time.perf_counter() - start
+    with contextlib.suppress(EOFError, pickle.UnpicklingError):
+        return _answer(pickle.loads(data))
+    if clock.expired:
+        return Answer(error=f"no answer within {timeout:g} s", seconds=seconds, status=Status.TIMEOUT)
+    message = f"its process ended with exit status {process.returncode}"
+    return Answer(error=message, seconds=seconds, status=Status.LOST)
+
+
+class _Clock:
+    """Ends a process when its time is up."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process, self.expired = process, False
+        self.timer: threading.Timer | None = None
+
+    def set(self, seconds: float | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = None if seconds is None else threading.Timer(seconds, self._expire)
+        if self.timer is not None:
+            self.timer.daemon = True
+            self.timer.start()
+
+    def _expire(self) -> None:
+        self.expired = True
+        _end(self.process)
+
+
+_ending = threading.Lock()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and all that it started. The group is there until its leader is waited for."""
+    with _ending:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _dumps(log_likelihood: LogLikelihood | None) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        cloudpickle = None
+    try:
+        return (cloudpickle or pickle).dumps(log_likelihood)
+    except Exception as error:
+        hint = (
+            "" if cloudpickle else "; with cloudpickle installed (pip install 'tbq[parallel]') closures can be sent too"
+        )
+        raise ArgumentError(
+            f"log_likelihood cannot be sent to another process ({type(error).__name__}: {error}); make it a function "
+            f"of a module and open files and connections within it{hint}"
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def _loads(payload: bytes) -> LogLikelihood:
+    """Loaded once per process, so that what a log-likelihood keeps between calls is kept."""
+    return pickle.loads(payload)

@@ -1,0 +1,170 @@
+"""Where the likelihood is zero. A log-likelihood of −inf is knowledge, but no number that a surrogate could learn.
+
+The border is the zero of a Gaussian process h whose signs are the outcomes of the runs, and the likelihood is
+L·F with F = [h > 0]. Its moments are those of L times those of F, which are normal orthant probabilities:
+
+    E[F] = Φ(t),   E[F F'] = Φ₂(t, t'; r),   with t = mean/sd of h and r its correlation.
+
+A run at z⁺ reveals F⁺, which is 0 or 1: E[F | F⁺] is linear in F⁺, so what it reveals of F and F' is
+Cov(F, F⁺) Cov(F', F⁺)/Var(F⁺). It reveals L only where it is feasible, with probability E[F⁺].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from tbq.common.types import Array, BoolArray, IntArray
+from tbq.gp import fitting, probit
+from tbq.gp import regression as gps
+from tbq.gp.kernels import SE
+from tbq.surrogate.protocol import Surrogate, log_expm1
+from tbq.surrogate.selection import pace
+
+_LEAST_VARIANCE = 1e-6  # of h
+_STEEPEST = 8.0  # |t| beyond which an outcome is as good as certain
+_CORRELATED = 0.999
+_ANGLES, _ANGLE_WEIGHTS = (np.polynomial.legendre.leggauss(12)[i] for i in (0, 1))
+
+
+@dataclass(frozen=True)
+class Side:
+    """Which side of the border points are on: t = mean/sd of the process, and what correlations need."""
+
+    latent: gps.Projection
+    sd: Array
+    t: Array
+
+    @property
+    def probability(self) -> Array:
+        return special.ndtr(self.t)
+
+    def take(self, index: IntArray) -> Side:
+        return Side(self.latent.take(index), self.sd[index], self.t[index])
+
+
+@dataclass(frozen=True)
+class Region:
+    """Belief about where runs succeed: where a process is positive."""
+
+    gp: gps.GP
+    fitted_at: int = 0  # outcomes that its hyperparameters were fitted to
+
+    def at(self, z: Array) -> Side:
+        latent = self.gp.project(z)
+        sd = np.sqrt(latent.variance + _LEAST_VARIANCE)
+        return Side(latent, sd, np.clip(latent.mean / sd, -_STEEPEST, _STEEPEST))
+
+    def log_probability(self, z: Array) -> Array:
+        return special.log_ndtr(self.at(z).t)
+
+    def covariance(self, a: Side, b: Side) -> Array:
+        """Cov(F, F'), shape (n, m): Plackett's integral of the bivariate normal density over the correlation."""
+        r = self.gp.covariance(a.latent, b.latent) / np.outer(a.sd, b.sd)
+        top = np.arcsin(np.clip(r, -_CORRELATED, _CORRELATED))
+        squares, product = 0.5 * (a.t[:, None] ** 2 + b.t**2), np.outer(a.t, b.t)
+        total = np.zeros_like(top)
+        for x, weight in zip(_ANGLES, _ANGLE_WEIGHTS, strict=True):
+            sine = np.sin(0.5 * (x + 1.0) * top)
+            total += weight * np.exp((product * sine - squares) / (1.0 - sine**2))
+        return total * top / (4.0 * np.pi)
+
+    def believe(self, z: Array) -> Region:
+        """After a run at z that ends as expected."""
+        latent = self.gp.project(z[None, :])
+        _, site = probit.match(np.where(latent.mean > 0.0, 1.0, -1.0), latent.mean, latent.variance + _LEAST_VARIANCE)
+        return replace(self, gp=self.gp.condition(z, float(site.values[0]), float(site.noise[0])))
+
+    def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Region]:
+        """The same outcomes with other plausible hyperparameters."""
+        gp, sign = self.gp, np.sign(self.gp.y)  # a site's value has the sign of its outcome
+        for other in fitting.hyperparameter_draws(gp, n, rng):
+            yield Region(probit.at(gp.x, sign, gp.kernel, gp.basis, other.parameters))
+
+
+def learn(z: Array, good: BoolArray, last: Region | None) -> Region | None:
+    """The region in which runs end well, from where they did and did not; None while all or none did.
+
+    The linear mean keeps what lies far behind the border on its side; a constant one would doubt it again.
+    """
+    if good.all() or not good.any():
+        return None
+    sign = np.where(good, 1.0, -1.0)
+    if last is not None and len(z) - last.fitted_at < pace(len(z)):
+        start = probit.Sites.of(last.gp, z)
+        return replace(last, gp=probit.at(z, sign, SE, "linear", last.gp.parameters, start))
+    return Region(probit.fit(z, sign, SE, "linear", None if last is None else last.gp), len(z))
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points prepared for the likelihood where it is not zero, and their side of the border."""
+
+    inner: Any
+    side: Side
+
+    def take(self, index: IntArray) -> Points:
+        return Points(self.inner.take(index), self.side.take(index))
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A :class:`tbq.surrogate.protocol.Surrogate` times the belief about where the likelihood is not zero."""
+
+    inner: Surrogate[Any]
+    region: Region
+
+    @property
+    def description(self) -> str:
+        return f"{self.inner.description}, zero beyond a learned border"
+
+    def at(self, z: Array) -> Points:
+        return Points(self.inner.at(z), self.region.at(z))
+
+    def left_out(self, z: Array) -> tuple[Array, Array] | None:
+        """Mean and variance of log L where L is not zero."""
+        return self.inner.left_out(z)
+
+    def log_mean(self, points: Points, gamma: float) -> Array:
+        return self.inner.log_mean(points.inner, gamma) + special.log_ndtr(points.side.t)
+
+    def log_likelihood(self, points: Points) -> tuple[Array, Array]:
+        """Mean and variance of log L where L is not zero."""
+        return self.inner.log_likelihood(points.inner)
+
+    def log_spread(self, points: Points, gamma: float) -> Array:
+        return self.inner.log_spread(points.inner, gamma) - special.log_ndtr(points.side.t)
+
+    def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
+        share = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
+        return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(share, -1.0 + 1e-12))
+
+    def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
+        return self.inner.log_ratio_diagonal(points.inner, gamma) - special.log_ndtr(points.side.t)
+
+    def revealed_log_ratio(self, new: Points, nodes: Points, gamma: float) -> Array:
+        of_value = self.inner.revealed_log_ratio(new.inner, nodes.inner, gamma)
+        log_p = special.log_ndtr(new.side.t)[:, None]
+        with np.errstate(divide="ignore"):
+            revealed = np.logaddexp(log_p + log_expm1(of_value), 2.0 * np.log(np.abs(self._border_shift(new, nodes))))
+        return np.logaddexp(0.0, revealed)
+
+    def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
+        of_value = self.inner.revealed_variance(new.inner, nodes.inner, weights, gamma)
+        return new.side.probability * of_value + (self._border_shift(new, nodes) @ weights) ** 2
+
+    def _border_shift(self, new: Points, nodes: Points) -> Array:
+        """By what share of itself (1 sd) a run at each new point moves E[F] at each node; (n_new, n_nodes)."""
+        p = new.side.probability
+        return self.region.covariance(new.side, nodes.side) / np.outer(np.sqrt(p * (1.0 - p)), nodes.side.probability)
+
+    def believe(self, z: Array) -> Bounded:
+        return Bounded(self.inner.believe(z), self.region.believe(z))
+
+    def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Bounded]:
+        for inner, region in zip(self.inner.alternatives(n, rng), self.region.alternatives(n, rng), strict=False):
+            yield Bounded(inner, region)

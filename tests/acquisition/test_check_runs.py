@@ -1,0 +1,84 @@
+"""The check before the end, against residuals worked out by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tbq
+from tbq import engine
+from tbq.acquisition import check_runs, exploration
+from tbq.acquisition.check_runs import Check
+from tbq.engine.conclusion import assess_evidence
+from tbq.problem.evaluation import Evaluation, Status
+from tbq.problem.settings import resolve
+
+TOLERANCE = 0.04
+
+
+def check(n=4):
+    return Check(10, np.zeros((n, 1)), np.zeros(n), 2, -3.0, TOLERANCE)
+
+
+def found(*residuals):
+    return [Evaluation(10 + i, np.zeros(1), 1, "check", np.nan, Status.OK, r) for i, r in enumerate(residuals)]
+
+
+def test_the_error_is_that_of_the_mean_of_the_draws_and_of_one_imagined():
+    assert check().error(found(0.0, 0.0, 1.0, 1.0)) == pytest.approx(TOLERANCE / np.sqrt(6))
+    expected = np.sqrt((0.1**2 + 0.2**2 + TOLERANCE**2) / 3 / 2)
+    assert check().error(found(0.1, -0.2, 0.0, 0.0)) == pytest.approx(expected)
+
+
+def test_draws_that_do_not_matter_leave_what_is_imagined():
+    low = Check(10, np.zeros((2, 1)), np.full(2, -9.0), 2, -3.0, TOLERANCE)
+    assert low.error(found(-9.0, -9.0)) == TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("residuals", "passed"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), True),
+        ((0.1, 0.1, 0.1, 0.1), True),
+        ((0.1, 0.2, 0.0, 0.0), False),  # the draws say that the evidence is too far off
+        ((0.0, 0.0, 0.4, 0.3), False),  # the uncertain points were not foreseen
+        ((-9.0, -9.0, -9.0, -9.0), False),
+    ],
+)
+def test_it_passes_where_residuals_are_small_and_what_they_say_of_the_evidence_is(residuals, passed):
+    assert check().passed(found(*residuals)) is passed
+
+
+def test_what_says_nothing_does_not_pass():
+    low = Check(10, np.zeros((2, 1)), np.full(2, -9.0), 2, -3.0, TOLERANCE)
+    assert not low.passed(found(-9.0, -9.0))
+
+
+def test_where_all_draws_failed_the_other_points_do_not_decide():
+    failed = [Evaluation(10 + i, np.zeros(1), 1, "check", np.nan, Status.FAILED, np.nan) for i in range(2)]
+    others = found(0.0, 0.0, 0.0, 0.0)[2:]
+    assert not check().passed([*failed, *others])
+    assert check().passed([failed[0], *found(0.0, 0.0, 0.0, 0.0)[1:]])
+
+
+def test_half_of_it_are_posterior_draws_one_is_the_end_of_a_ridge(monkeypatch):
+    prior = tbq.Prior({name: stats.uniform(-1, 2) for name in "abcde"})
+    settings = resolve(5, n_initial=40)
+    state, proposals = engine.ask(engine.init(prior, settings, 0), 40)
+    done = [Evaluation(p.id, p.theta, 0, "initial", np.nan, Status.OK, -9 * np.sum(p.theta**2)) for p in proposals]
+    state = engine.tell(state, done)
+    end = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    monkeypatch.setattr(exploration, "end", lambda *_: prior.to_working(end[None, :]))
+    found = assess_evidence(state)
+    rng = np.random.default_rng(0)
+    points = (state.population, found.posterior)
+    check = check_runs.plan(*points, found.surrogate, prior, [], settings, 40, rng)
+    assert len(check.theta) == 5
+    assert check.n_draws == 3
+    draws = {tuple(np.round(row, 9)) for row in prior.from_working(found.posterior.z)}
+    assert all(tuple(np.round(row, 9)) in draws for row in check.theta[:3])
+    assert np.allclose(check.theta[3], end)
+    assert check.tolerance == settings.tolerance[1]
+    exact = np.array([-9 * np.sum(row**2) for row in check.theta])
+    assert np.allclose(check.expected, exact, atol=0.5)  # a quadratic, known from 40 runs
+    alone = check_runs.plan(*points, found.surrogate, prior, [], resolve(5, check_runs=1), 40, rng)
+    assert len(alone.theta) == 1

@@ -1,0 +1,337 @@
+"""The command line as a user meets it: check, run, resume, status, in this process and from other terminals."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+import tbq
+from tbq.cli import casefile, status
+from tbq.cli.app import app
+from tbq.common.words import duration
+from tbq.problem.evaluation import Status
+from tbq.run import journal
+
+ROOT = Path(__file__).parents[2]
+TBQ = str(Path(sys.executable).with_name("tbq"))
+
+CASE = """
+title = "A spring"
+
+[parameters]
+k = {distribution = "uniform", low = 0.0, high = 2.0}
+
+[model]
+python = "MODULE:force"
+
+[data]
+observed = [1.2]
+noise = 0.1
+
+[run]
+seed = 3
+surrogate = "log_likelihood"
+population = 256
+max_evaluations = 40
+"""
+COUNT = "file = open('calls', 'a'); file.write('.'); file.close(); return theta"
+EXACT = stats.norm.cdf([-1.2, 0.8], 0, 0.1) @ [-1, 1] / 2  # the force is k itself
+
+
+@pytest.fixture
+def spring(tmp_path, monkeypatch):
+    """Write a case around a body of ``force(theta)``; returns the path of its file."""
+    module = f"spring_{tmp_path.name.replace('-', '_')}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def write(body="return theta", *changes):
+        (tmp_path / f"{module}.py").write_text(
+            f"import time\nfrom pathlib import Path\n\n\ndef force(theta):\n    {body}\n"
+        )
+        text = CASE.replace("MODULE", module)
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "spring.toml").write_text(text)
+        return tmp_path / "spring.toml"
+
+    return write
+
+
+def cli(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def evidence_of(folder):
+    return re.search(r"log evidence   (\S+) ± (\S+)", (folder / "summary.txt").read_text()).groups()
+
+
+# --- check --------------------------------------------------------------------------------------------------
+
+
+def test_check_explains_what_it_saw(spring):
+    done = cli("check", spring())
+    assert done.exit_code == 0, done.output
+    assert re.search(r"k +1 +0.5774 +0.1 +1.9\n", done.output)
+    assert "data         1 number, noise standard deviation 0.1" in done.output
+    assert re.search(r"It returned 1 number after \S+ s.", done.output)
+    assert re.search(r" 1 +1.2 +-2\n", done.output)
+    assert f"Its log-likelihood is {stats.norm.logpdf(1.2, 1.0, 0.1):.6g}." in done.output
+    assert "initial design takes" in done.output
+    assert "Nothing wrong was seen." in done.output
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return [1.0, 2.0]", "the model returned 2 numbers, but data.observed has 1"),
+        ("return float('nan')", "the model's output 1 of 1 is nan"),
+        ("return 'strong'", "the model returned str, not numbers"),
+        ("raise ValueError('too soft')", r"the model raised ValueError: too soft \(.*\.py, line 6\)"),
+    ],
+)
+def test_check_says_what_is_wrong_with_the_run(spring, body, message):
+    done = cli("check", spring(body))
+    assert done.exit_code == 1
+    assert re.search(f"spring.toml: {message}", done.output)
+    assert "Nothing wrong" not in done.output
+
+
+def test_check_notices_wrong_units(spring):
+    assert "very far from the data. Are units" in cli("check", spring("return 1000 * theta")).output
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("return -theta[0]", 0, "The log-likelihood is -1."),
+        ("return -float('inf')", 0, "The log-likelihood is −inf: the prior mean has zero likelihood."),
+        ("return float('inf')", 1, "the log-likelihood is inf"),
+        ("return [1, 2]", 1, "returned 2 numbers, but model.returns = 'log_likelihood' means one"),
+    ],
+)
+def test_check_of_a_log_likelihood(spring, body, code, message):
+    no_data = ("[data]\nobserved = [1.2]\nnoise = 0.1\n", "")
+    done = cli("check", spring(body, no_data, (':force"', ':force"\nreturns = "log_likelihood"')))
+    assert done.exit_code == code
+    assert message in done.output
+
+
+def test_check_of_a_case_that_is_wrong(spring, tmp_path):
+    done = cli("check", spring("return theta", ("noise", "niose"), ("[run]", "[rnu]")))
+    assert done.exit_code == 1
+    assert "spring.toml:\n  data.noise is missing\n  data.niose is not a key; did you mean 'noise'?\n" in done.output
+    assert "rnu is not a key; did you mean 'run'?" in done.output
+    assert "Traceback" not in done.output
+    assert "the file cannot be read" in cli("check", tmp_path / "nowhere.toml").output
+
+
+# --- run and resume -----------------------------------------------------------------------------------------
+
+
+def test_run_leaves_everything_in_its_folder(spring, tmp_path):
+    done = cli("run", spring())
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "runs/spring"
+    assert "A spring\nRunning in runs/spring" in done.output
+    assert "Converged after" in done.output
+    log_evidence, sd = map(float, evidence_of(folder))
+    assert log_evidence == pytest.approx(np.log(EXACT), abs=3 * sd)
+    assert casefile.load(folder / "case.toml") == casefile.load(tmp_path / "spring.toml").resolved(3)
+    samples = np.genfromtxt(folder / "samples.csv", delimiter=",", names=True)
+    assert samples["k"].mean() == pytest.approx(1.2, abs=0.02)
+    assert cli("status", folder).output.startswith(f"{folder} ended. The surrogate's error of the evidence met")
+
+    again = cli("run", tmp_path / "spring.toml")
+    assert again.exit_code == 1
+    assert "runs/spring has a run already; `tbq resume runs/spring` goes on with it" in again.output
+
+
+def test_a_finished_run_is_not_run_again(spring, tmp_path):
+    cli("run", spring(COUNT), "--out", tmp_path / "a")
+    calls, before = len((tmp_path / "calls").read_text()), (tmp_path / "a/summary.txt").read_text()
+    assert cli("resume", tmp_path / "a").exit_code == 0
+    assert len((tmp_path / "calls").read_text()) == calls
+    assert (tmp_path / "a/summary.txt").read_text() == before
+
+
+def test_progress_in_a_log_is_a_line_per_stage(spring):
+    path = spring("return theta", ("max_evaluations = 40", "max_evaluations = 14"))
+    done = subprocess.run([TBQ, "run", str(path)], capture_output=True, text=True, check=True)
+    lines = done.stderr.splitlines()[2:]
+    assert lines
+    assert all(re.fullmatch(r"\d+ runs, stage \d+, γ = \S+, coefficient of variation \S+", line) for line in lines)
+    assert "after 14 evaluations." in done.stdout
+
+
+def test_failed_programs_leave_their_directories(spring, tmp_path):
+    script = "case $1 in 0.[0-3]*) echo too soft >&2; exit 1;; 1.[89]*) sleep 60;; esac\necho $1\n"
+    (tmp_path / "sim.sh").write_text(script)
+    command = 'command = ["sh", "sim.sh", "{k}"]\nfiles = ["sim.sh"]\noutput = "stdout.txt"'
+    settings = ("max_evaluations = 40", "max_evaluations = 12\nworkers = 2\ntimeout = 2")
+    done = cli("run", spring("", (f'python = "{_module(tmp_path)}:force"', command), settings))
+    assert done.exit_code == 0, done.output
+    evaluations = journal.read(tmp_path / "runs/spring").evaluations
+    failed = [e for e in evaluations if e.status is Status.FAILED]
+    late = [e for e in evaluations if e.status is Status.TIMEOUT]
+    assert all((e in failed) == (e.theta[0] < 0.4) and (e in late) == (e.theta[0] >= 1.8) for e in evaluations)
+    assert failed
+    assert late
+    assert len(list((tmp_path / "runs/spring/work").iterdir())) == len(failed) + len(late)
+    kept = Path(failed[0].message.rpartition("Its directory is kept: ")[2])
+    assert (kept / "stderr.txt").read_text() == "too soft\n"
+    assert "timeout" in done.output
+
+
+def _module(tmp_path):
+    return f"spring_{tmp_path.name.replace('-', '_')}"
+
+
+# --- other terminals ----------------------------------------------------------------------------------------
+
+
+STUCK = COUNT.replace("return", "time.sleep(60 if len(Path('calls').read_text()) == 15 else 0); return")
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def listen_to_interrupts():
+    """Where the tests run in the background, interrupts are ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(spring, tmp_path, how):
+    run = [TBQ, "run", str(spring(STUCK)), "--out", "stopped"]
+    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts) as process:  # noqa: PLW1509
+        wait_for(lambda: (tmp_path / "calls").exists() and len((tmp_path / "calls").read_text()) == 15)
+        during = cli("status", tmp_path / "stopped").output
+        assert "stopped runs; the last news is" in during
+        assert "runs           14 of at most 40: 14 ok; 1 out;" in during
+        assert re.search(r"stage          \d, γ = ", during)
+        refused = cli("resume", tmp_path / "stopped")
+        assert "is in use by another run" in refused.output
+        process.send_signal(how)
+        _, said = process.communicate(timeout=20)
+    if how != signal.SIGKILL:
+        assert process.returncode == 130
+        assert "Interrupted. All finished runs are safe; `tbq resume stopped` goes on." in said
+    assert "was interrupted; `tbq resume " in cli("status", tmp_path / "stopped").output
+
+    spring(COUNT)
+    assert cli("resume", tmp_path / "stopped").exit_code == 0
+    calls = len((tmp_path / "calls").read_text())
+    assert cli("run", tmp_path / "spring.toml", "--out", tmp_path / "whole").exit_code == 0
+    assert evidence_of(tmp_path / "stopped") == evidence_of(tmp_path / "whole")
+    assert calls == len(journal.read(tmp_path / "whole").evaluations) + 1  # the one that was out is made again
+
+
+def test_stopping_ends_the_programs_of_all_workers(spring, tmp_path):
+    (tmp_path / "sim.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+    command = (
+        f'command = ["{sys.executable}", "sim.py", "{{k}}"]\nfiles = ["sim.py"]\noutput = "stdout.txt"\ntimeout = 50'
+    )
+    path = spring("", (f'python = "{_module(tmp_path)}:force"', command), ("[run]", "[run]\nworkers = 2"))
+    with subprocess.Popen([TBQ, "run", str(path), "--out", "a"], stderr=subprocess.DEVNULL) as process:
+        printed = lambda: [
+            int(p.read_text()) for p in (tmp_path / "a" / "work").glob("*/stdout.txt") if p.read_text().strip()
+        ]
+        wait_for(lambda: len(printed()) == 2)
+        programs = printed()
+        process.terminate()
+        assert process.wait(timeout=20) == 130
+    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() and _alive(pid) for pid in programs), 5)
+
+
+def test_stopping_ends_python_workers(spring, tmp_path):
+    path = spring("Path(f'started{theta[0]}').touch(); time.sleep(60)", ("[run]", "[run]\nworkers = 2"))
+    with subprocess.Popen([TBQ, "run", str(path), "--out", "a"], stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: len(list(tmp_path.glob("started*"))) == 2)
+        process.terminate()
+        assert process.wait(timeout=20) == 130
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_status_follows_a_run_until_it_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "_PATIENCE", 0.0)
+    prior = tbq.Prior({"k": stats.uniform(0, 2)})
+    with tbq.Session(prior, seed=0, journal=tmp_path, max_evaluations=20) as session:
+        accounts = status.follow(tmp_path)
+        first = next(accounts)
+        assert "runs; the last news" in first[0]
+        assert first[2] == "runs           0 of at most 20: none yet; 0 out"
+        one, two = session.ask(2)
+        session.tell(one.id, log_likelihood=-1.5, seconds=3.0)
+        session.fail(two.id, "mesh tangled")
+        assert next(accounts)[2:] == [
+            "runs           2 of at most 20: 1 ok, 1 failed; 0 out; 1.5 s each",
+            f"best run       log-likelihood -1.5 at k = {one.theta[0]:.4g}",
+            "last message   mesh tangled",
+        ]
+    assert "was interrupted" in next(accounts)[0]
+    assert list(accounts) == []
+
+
+def test_status_follows_a_run_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "_PATIENCE", 0.0)
+    prior = tbq.Prior({"k": stats.uniform(0, 2)})
+    with tbq.Session(prior, seed=0, journal=tmp_path, population=128, max_evaluations=13) as session:
+        accounts = status.follow(tmp_path)
+        while not session.done:
+            for p in session.ask(1):
+                next(accounts)
+                session.tell(p.id, log_likelihood=-0.5 * p.theta[0] ** 2)
+        (last,) = accounts
+    assert last[0] == f"{tmp_path} ended. {session.result().stop.value}"
+    assert re.fullmatch(r"stage +\d+, γ = \S+", last[3])
+    watched = cli("status", tmp_path, "--watch")
+    assert watched.output.splitlines()[0] == last[0]
+
+
+def test_status_and_resume_say_when_there_is_nothing(tmp_path):
+    assert "there is no case.toml here; give the folder of a run" in cli("resume", tmp_path).output
+    nothing = cli("status", tmp_path)
+    assert nothing.exit_code == 1
+    assert "there is none in" in nothing.output
+    (tmp_path / "case.toml").write_text(CASE)
+    assert "nothing was begun here" in cli("resume", tmp_path).output
+
+
+def test_status_says_how_to_go_on(tmp_path):
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path, seed=0) as session:
+        session.ask()
+    assert "was interrupted; the same call of tbq.infer goes on with it" in cli("status", tmp_path).output
+    (tmp_path / "case.toml").touch()
+    assert f"was interrupted; `tbq resume {tmp_path}` goes on with it" in "".join(status.lines(tmp_path))
+
+
+def test_durations():
+    assert [duration(s) for s in (0.0123, 9.0, 45.2, 150, 9000, 400_000)] == [
+        "0.012 s",
+        "9 s",
+        "45 s",
+        "2.5 min",
+        "2.5 h",
+        "4.6 days",
+    ]

@@ -1,0 +1,61 @@
+"""What a returned number is taken for."""
+
+import numpy as np
+import pytest
+
+from tbq.problem.evaluation import Proposal, Status, judge, without_penalties
+
+
+def run(value, number=0, outputs=None):
+    return judge(Proposal(number, np.zeros(2), 0, "initial", np.nan), value, outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        (-3.5, Status.OK),
+        ([[2.0]], Status.OK),
+        (-1e99, Status.OK),
+        (-np.inf, Status.INFEASIBLE),
+        (-1e200, Status.INFEASIBLE),
+        (1e200, Status.FAILED),
+        (np.inf, Status.FAILED),
+        (np.nan, Status.FAILED),
+        ([1.0, 2.0], Status.FAILED),
+        ("abc", Status.FAILED),
+        (None, Status.FAILED),
+    ],
+)
+def test_every_value_has_its_outcome(value, status):
+    found = run(value)
+    assert found.status is status
+    assert np.isnan(found.log_likelihood) == (status is Status.FAILED)
+    assert bool(found.message) == (status is Status.FAILED or value == -1e200)
+
+
+def test_a_low_value_that_repeats_is_a_penalty():
+    values = [-1.0, -1000.0, -1000.0, -900.0, np.nan, -np.inf]
+    found = without_penalties(run(v, i) for i, v in enumerate(values))
+    expected = ["ok", "infeasible", "infeasible", "ok", "failed", "infeasible"]
+    assert [e.status.value for e in found] == expected
+    assert [e.log_likelihood for e in found[1:3]] == [-1000.0, -1000.0]  # what was returned stays on record
+    later = without_penalties([*found, run(-1000.0, 6)])
+    assert later[-1].status is Status.INFEASIBLE  # the value is known as one
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [-1.0, -1000.0, -1000.5],  # low, but not the same
+        [-1.0, -150.0, -150.0],  # the same, but not hopeless
+        [-1000.0, -1000.0, -1000.0],  # a constant is not below the best
+    ],
+)
+def test_what_is_no_penalty(values):
+    runs = tuple(run(v, i) for i, v in enumerate(values))
+    assert without_penalties(runs) == runs
+
+
+def test_runs_with_outputs_keep_them():
+    runs = tuple(run(v, i, np.ones(3)) for i, v in enumerate([-1.0, -1000.0, -1000.0]))
+    assert all(e.status is Status.OK for e in without_penalties(runs))

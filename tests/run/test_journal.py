@@ -1,0 +1,282 @@
+"""The journal: exact values, one writer, and what happens to it when a machine dies or a disk lies."""
+
+import json
+import math
+import multiprocessing
+import os
+import stat
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import tbq
+from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.settings import resolve
+from tbq.run import journal
+from tbq.run.journal import FILE, Journal, read
+
+PRIOR = tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1)})
+SETTINGS = resolve(2)
+
+
+def proposal(i):
+    return Proposal(i, np.array([0.1 * i, 1 / 3]), 0, "initial", np.nan)
+
+
+def evaluation(i, value=-0.1, status=Status.OK, outputs=None):
+    p = proposal(i)
+    return Evaluation(i, p.theta, p.stage, p.origin, p.acquisition, status, value, "é\n", 0.5, outputs)
+
+
+def write(folder, runs=4):
+    """A journal of a header, one ask and a few runs; returns its bytes."""
+    with_header = journal.header_of(PRIOR, SETTINGS, 3, "1.0", [])
+    writer = Journal(folder)
+    writer.append(with_header, journal.ask_record([proposal(i) for i in range(runs)]))
+    for i in range(runs):
+        writer.append(journal.run_record(evaluation(i, -1.0 / (i + 3))))
+    writer.close()
+    return (folder / FILE).read_bytes()
+
+
+def same(a, b):
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+@given(
+    value=st.floats(),
+    seconds=st.floats(0, 1e9),
+    theta=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=4),
+    outputs=st.none() | st.lists(st.floats(), max_size=4),
+    message=st.text(),
+    status=st.sampled_from(Status),
+)
+def test_values_come_back_exactly(value, seconds, theta, outputs, message, status):
+    array = None if outputs is None else np.array(outputs, dtype=float)
+    before = Evaluation(7, np.array(theta), 2, "peur", value, status, value, message, seconds, array)
+    asked = journal.ask_record([Proposal(7, before.theta, 2, "peur", value)])
+    lines = [json.loads(journal._line(r, 0)[0]) for r in (asked, journal.run_record(before))]
+    after = journal.run_of(lines[1], journal.proposals_of(lines[0])[0])
+    assert (after.id, after.stage, after.origin, after.status, after.message) == (7, 2, "peur", status, message)
+    assert same(after.log_likelihood, value)
+    assert same(after.acquisition, value)
+    assert after.seconds == seconds
+    assert after.theta.tobytes() == before.theta.tobytes()
+    assert (after.outputs is None) == (array is None)
+    if array is not None:
+        np.testing.assert_array_equal(after.outputs, array)
+
+
+def test_every_line_is_plain_json_and_ends_in_its_checksum(tmp_path):
+    lines = write(tmp_path).decode().splitlines()
+    records = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert [r["kind"] for r in records] == ["header", "ask", "run", "run", "run", "run"]
+    assert all(len(r["crc"]) == 8 for r in records)
+    assert records[0]["format"] == journal.FORMAT
+    assert records[0]["seed"] == 3
+
+
+def test_a_reader_needs_no_lock_and_sees_all_complete_records(tmp_path):
+    with pytest.raises(tbq.TbqError, match="there is none in"):
+        read(tmp_path)
+    writer = Journal(tmp_path)
+    with pytest.raises(tbq.TbqError, match="no complete record yet"):
+        read(tmp_path)
+    writer.append(journal.header_of(PRIOR, SETTINGS, 3, "1.0", [evaluation(0, -np.inf, Status.INFEASIBLE)]))
+    writer.append(journal.ask_record([proposal(1), proposal(2)]))
+    assert [p.id for p in read(tmp_path).pending] == [1, 2]
+    writer.append(journal.run_record(evaluation(2)))
+    contents = read(tmp_path)
+    assert [p.id for p in contents.pending] == [1]
+    assert [(e.id, e.log_likelihood) for e in contents.evaluations] == [(0, -np.inf), (2, -0.1)]
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"kind":"run","id":1,')  # being written
+    assert len(read(tmp_path).records) == 2
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_on_the_disk_when_append_returns(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(file):
+        if not stat.S_ISDIR(os.fstat(file).st_mode):
+            synced.append(os.fstat(file).st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    data = write(tmp_path)
+    ends = np.cumsum([len(line) + 1 for line in data.splitlines()])
+    assert synced == [*ends[1:]]  # the header and the first ask were written together
+
+
+def test_a_file_cut_at_any_byte_is_repaired_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # thousands of them
+    data = write(tmp_path / "whole")
+    ends = np.cumsum([len(line) + 1 for line in data.splitlines()])
+    path = tmp_path / "cut" / FILE
+    path.parent.mkdir()
+    for cut in [*range(0, ends[-3], 50), *range(ends[-3], len(data) + 1)]:
+        path.write_bytes(data[:cut])
+        # complete with its checksum, a record counts even where only the end of its line is missing
+        complete = int(np.sum(ends - 1 <= cut))
+        writer = Journal(path.parent)
+        kept = 0 if writer.contents is None else 1 + len(writer.contents.records)
+        assert kept == complete
+        writer.append(journal.LEARN)
+        writer.close()
+        assert path.read_bytes().startswith(data[: ends[complete - 1] if complete else 0])
+        assert len(path.read_bytes().splitlines()) == complete + 1
+        if complete:
+            assert read(path.parent).records[-1]["kind"] == "learn"
+
+
+def test_damage_before_the_end_is_refused_and_the_file_left_alone(tmp_path):
+    data = write(tmp_path)
+    path = tmp_path / FILE
+    for position in range(len(data)):
+        for bit in (0x01, 0x20):
+            damaged = bytearray(data)
+            damaged[position] ^= bit
+            if position == len(data) - 1:  # the very last end of line: that is a torn write
+                continue
+            with pytest.raises(tbq.TbqError, match=r"is damaged in line \d.*checksum"):
+                journal._scan(bytes(damaged), path)
+            if position % 300 == 0:
+                path.write_bytes(damaged)
+                for use in (read, Journal):
+                    with pytest.raises(tbq.TbqError, match="is damaged in line"):
+                        use(tmp_path)
+                assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("change", ["removed", "doubled", "swapped"])
+def test_lines_out_of_place_are_noticed(tmp_path, change):
+    lines = write(tmp_path).splitlines(keepends=True)
+    changed = {
+        "removed": [*lines[:2], *lines[3:]],
+        "doubled": [*lines[:3], lines[2], *lines[3:]],
+        "swapped": [*lines[:2], lines[3], lines[2], *lines[4:]],
+    }[change]
+    (tmp_path / FILE).write_bytes(b"".join(changed))
+    with pytest.raises(tbq.TbqError, match=r"is damaged in line [34]"):
+        read(tmp_path)
+
+
+def test_zeros_at_the_end_are_a_torn_write(tmp_path):
+    data = write(tmp_path)
+    (tmp_path / FILE).write_bytes(data + bytes(500))  # what some file systems leave after a power cut
+    Journal(tmp_path).close()
+    assert (tmp_path / FILE).read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (OSError(28, "No space left on device"), tbq.TbqError, "cannot be written: No space left on device"),
+        (KeyboardInterrupt("enough"), KeyboardInterrupt, "enough"),
+    ],
+)
+def test_a_full_disk_or_an_interrupt_leaves_whole_records(tmp_path, monkeypatch, error, raised, message):
+    data = write(tmp_path)
+    writer = Journal(tmp_path)
+    pwrite = os.pwrite
+
+    def half(file, block, offset):
+        if offset > len(data):
+            raise error
+        return pwrite(file, block[: len(block) // 2], offset)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    with pytest.raises(raised, match=message):
+        writer.append(journal.LEARN)
+    monkeypatch.undo()
+    assert (tmp_path / FILE).read_bytes() == data
+    with pytest.raises(tbq.TbqError, match="is closed"):
+        writer.append(journal.LEARN)
+    Journal(tmp_path).close()
+
+
+# --- one writer ---------------------------------------------------------------------------------------------
+
+
+def test_there_is_one_writer(tmp_path):
+    first = Journal(tmp_path)
+    with pytest.raises(tbq.TbqError, match="in use by another run"):
+        Journal(tmp_path)
+    code = f"from tbq.run.journal import Journal; Journal({str(tmp_path)!r})"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "in use by another run" in other.stderr
+    first.close()
+    Journal(tmp_path).close()
+
+
+def test_a_forked_worker_does_not_keep_the_lock(tmp_path):
+    first = Journal(tmp_path)
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+    process.start()
+    first.close()  # as if the parent had been killed
+    Journal(tmp_path).close()
+    process.kill()
+    process.join()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(tbq.TbqError, match=r"file/runs/journal\.jsonl cannot be opened: Not a directory"):
+        Journal(tmp_path / "file" / "runs")
+
+
+# --- the header ---------------------------------------------------------------------------------------------
+
+
+def header(prior=PRIOR):
+    return json.loads(json.dumps(journal.header_of(prior, SETTINGS, 3, "1.0", [])))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": "1.1"}, "tbq was 1.0, is 1.1"),
+        ({"seed": 4}, "seed was 3, is 4"),
+        ({"settings": resolve(2, tolerance=0.1)}, r"tolerance was \[0.1, 0.04\], is \[0.25, 0.1\]"),
+        ({"settings": resolve(2, acquisition=lambda t, z: z)}, "acquisition was 'peur', is '<lambda>'"),
+        ({"prior": tbq.Prior({"a": stats.uniform(-2, 4), "c": stats.norm(0, 1)})}, "prior was .*, is .* c: "),
+        ({"prior": tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1.001)})}, "prior was"),
+        ({"prior": tbq.Prior(PRIOR.marginals, constraint=lambda t: t[0] > -1.99)}, "prior was .*constrained"),
+    ],
+)
+def test_a_journal_of_another_run_is_refused(tmp_path, change, message):
+    now = {"prior": PRIOR, "settings": SETTINGS, "seed": 3, "version": "1.0"}
+    path = tmp_path / FILE
+    journal.check_header(header(), **now, path=path)
+    journal.check_header(header(), **{**now, "seed": None}, path=path)
+    with pytest.raises(tbq.TbqError, match=message) as caught:
+        journal.check_header(header(), **{**now, **change}, path=path)
+    assert f"warm_start={str(tmp_path)!r}" in str(caught.value)
+
+
+def test_another_format_is_refused(tmp_path):
+    with pytest.raises(tbq.TbqError, match="its format was 99, is 1"):
+        journal.check_header({**header(), "format": 99}, PRIOR, SETTINGS, 3, "1.0", tmp_path / FILE)
+
+
+def test_a_hundred_thousand_evaluations_load_in_seconds(tmp_path):
+    n = 100_000
+    writer = Journal(tmp_path)
+    writer.append(journal.header_of(PRIOR, SETTINGS, 3, "1.0", []))
+    writer.append(*(journal.ask_record([proposal(i)]) for i in range(n)))
+    writer.append(*(journal.run_record(evaluation(i, -1.0 / (i + 1))) for i in range(n)))
+    writer.close()
+    start = time.process_time()
+    contents = read(tmp_path)
+    assert len(contents.evaluations) == n
+    assert contents.evaluations[-1].log_likelihood == -1.0 / n
+    assert contents.pending == ()
+    assert time.process_time() - start < 10.0  # two or three

@@ -1,0 +1,452 @@
+"""Programs and servers as models: what they return, and every way in which they can fail."""
+
+import http.server
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tbq
+from tbq.common import errors
+from tbq.simulate.command import CommandModel
+from tbq.simulate.textfiles import fill, read_csv, read_numbers
+from tbq.simulate.umbridge import UmBridgeModel
+
+THETA = np.array([1.5, -2.0, 0.25])
+
+
+# --- numbers into text and out of it ------------------------------------------------------------------------
+
+
+def test_a_template_is_filled_with_all_digits_and_other_braces_stay():
+    text = '{"E": {E}, "nested": {"nu": {nu:.3f}, "nu2": {nu2}}, "other": {x}} {E:12.4e}|'
+    filled = fill(text, {"E": 1 / 3, "nu": 0.3, "nu2": 2.0})
+    assert filled == '{"E": 0.3333333333333333, "nested": {"nu": 0.300, "nu2": 2.0}, "other": {x}}   3.3333e-01|'
+    assert json.loads(filled.replace("{x}", "0").split("}  ")[0] + "}")["E"] == 1 / 3
+
+
+def test_a_format_that_does_not_exist_is_refused():
+    with pytest.raises(errors.ArgumentError, match=r"\{E:6q\} is not a number format; write \{E:.6e\}, say"):
+        fill("{E:6q}", {"E": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pattern", "expected"),
+    [
+        ("a.txt", "1 2.5\n# 7\n-3e-2 # 8\n", None, [1, 2.5, -0.03]),
+        ("a.csv", "1,2;3\n", None, [1, 2, 3]),
+        ("fortran.out", " 1.25D+03 -2.D-1 3d2", None, [1250, -0.2, 300]),
+        ("a.json", '{"f": [1, 2.5], "g": 3}', None, [1, 2.5, 3]),
+        ("log", "f1 = 3.1 Hz\nstep 4\nf2 = 9.8 Hz\n", r"^f\d = (\S+)", [3.1, 9.8]),
+        ("a.txt", "1 -inf", None, [1, -np.inf]),
+    ],
+)
+def test_numbers_are_read_in_order(tmp_path, name, text, pattern, expected):
+    (tmp_path / name).write_text(text)
+    np.testing.assert_array_equal(read_numbers(tmp_path / name, pattern), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pattern", "message"),
+    [
+        ("a.txt", "1 2\n3 *****\n", None, r"a.txt, line 2: '\*\*\*\*\*' is not a number"),
+        ("a.txt", "# only words\n", None, "a.txt has no numbers"),
+        ("log", "f = 1\nf = x\n", r"f = (\S+)", "log, line 2: 'x' is not a number"),
+        ("log", "g = 1", r"f = (\S+)", r"log has no numbers that match 'f = "),
+        ("a.json", '{"f": "x"}', None, 'a.json cannot be read as JSON numbers: "x" is not a number'),
+        ("a.json", '{"f": ', None, "a.json cannot be read as JSON numbers: Expecting value"),
+        ("a.json", "[true]", None, "true is not a number"),
+    ],
+)
+def test_what_is_not_a_number_is_named_with_its_line(tmp_path, name, text, pattern, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(errors.OutputError, match=message):
+        read_numbers(tmp_path / name, pattern)
+
+
+def test_columns_of_a_csv_file(tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_text("# from the lab\nmode,frequency,sd\nfirst,3.13,0.2\nsecond,9.83,0.6\n")
+    assert read_csv(path, "frequency") == [3.13, 9.83]
+    with pytest.raises(errors.ArgumentError, match=r"m.csv has no column 'freq'; its header is mode, frequency, sd"):
+        read_csv(path, "freq")
+    with pytest.raises(errors.ArgumentError, match=r"m.csv, line 3: 'first' is not a number"):
+        read_csv(path)
+    path.write_text("f\n1\n2\n")
+    assert read_csv(path) == [1, 2]
+    path.write_text("1,2\n3,4\n")
+    assert read_csv(path) == [[1, 2], [3, 4]]
+    path.write_text("1,2\n3\n")
+    with pytest.raises(errors.ArgumentError, match="rows of different lengths"):
+        read_csv(path)
+
+
+# --- commands -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A CommandModel around a Python script, whose directories go to ``tmp_path / "work"``."""
+
+    def model(script, **changes):
+        (tmp_path / "sim.py").write_text(script)
+        (tmp_path / "in.txt").write_text("a = {a}\nb = {b}\nc = {c}\n")
+        arguments = {
+            "names": ("a", "b", "c"),
+            "command": (sys.executable, "sim.py", "in.txt"),
+            "output": "out.txt",
+            "template": tmp_path / "in.txt",
+            "files": (tmp_path / "sim.py",),
+            "folder": tmp_path / "work",
+        }
+        return CommandModel(**arguments | changes)
+
+    return model
+
+
+READ = "import sys; values = dict(line.split(' = ') for line in open(sys.argv[1])); "
+GOOD = READ + "open('out.txt', 'w').write(' '.join(v.strip() for v in values.values()))"
+
+
+def test_a_command_gets_theta_and_returns_its_output_exactly(make, tmp_path):
+    theta = np.array([1 / 3, -1e-17, 12345678.9])
+    np.testing.assert_array_equal(make(GOOD)(theta), theta)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_directories_are_kept_when_asked(make, tmp_path):
+    make(GOOD, keep=True)(THETA)
+    (kept,) = (tmp_path / "work").iterdir()
+    assert sorted(p.name for p in kept.iterdir()) == ["in.txt", "out.txt", "sim.py", "stderr.txt", "stdout.txt"]
+
+
+def test_parameters_can_be_arguments_and_stdout_the_output(make):
+    command = (sys.executable, "-c", "import sys; print(*sys.argv[1:])", "{a}", "{b:.1f}", "{c}")
+    np.testing.assert_array_equal(make("", command=command, template=None, output="stdout.txt")(THETA), THETA)
+
+
+def test_a_program_may_lie_relative_to_where_we_are(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sim.sh").write_text("#!/bin/sh\necho $*\n")
+    Path("sim.sh").chmod(0o755)
+    model = make(
+        "", command=("./sim.sh", "{a}", "{b}", "{c}"), output="stdout.txt", template=None, files=(), folder="w"
+    )
+    np.testing.assert_array_equal(model(THETA), THETA)
+
+
+def test_no_shell_reads_the_command(make):
+    command = (sys.executable, "-c", "import sys; print(sys.argv[1] == '$(echo 7); `id` {a}'.format(a=1.5), 1)")
+    model = make("", command=(*command, "$(echo 7); `id` {a}"), output="stdout.txt", pattern=r"True (\d)")
+    np.testing.assert_array_equal(model(THETA), [1])
+
+
+def test_commands_can_be_sent_to_other_processes(make):
+    model = make(GOOD)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(THETA), THETA)
+    with ProcessPoolExecutor(2) as pool:
+        thetas = [THETA, 2 * THETA, 3 * THETA]
+        np.testing.assert_array_equal(list(pool.map(model, thetas)), thetas)
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "message"),
+    [
+        (
+            "import sys; print('step 7'); sys.exit('mesh tangled')",
+            errors.ProgramError,
+            r"the program ended with exit code 1 \(.*sim.py in.txt\)\nIts stderr ends with:\n  mesh tangled\nIts dir",
+        ),
+        ("print('all is well')", errors.OutputError, "out.txt is missing; the directory has in.txt, sim.py, std"),
+        ("open('out.txt', 'w').write('1 2 x')", errors.OutputError, "out.txt, line 1: 'x' is not a number"),
+        ("open('out.txt', 'w')", errors.OutputError, "out.txt has no numbers\nIt printed nothing."),
+        (
+            "import os; os.kill(os.getpid(), 11)",
+            errors.ProgramError,
+            "the program was ended by signal 11, Segmentation fault",
+        ),
+    ],
+)
+def test_failures_are_typed_and_say_what_was_seen(make, tmp_path, script, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        make(script)(THETA)
+    assert isinstance(caught.value, tbq.TbqError)
+    kept = Path(str(caught.value).rpartition("Its directory is kept: ")[2])
+    assert kept.parent == tmp_path / "work"
+    assert (kept / "in.txt").read_text() == "a = 1.5\nb = -2.0\nc = 0.25\n"
+
+
+def test_only_the_last_lines_of_stderr_are_told(make):
+    with pytest.raises(errors.ProgramError) as caught:
+        make("import sys; [print('line', i, file=sys.stderr) for i in range(100_000)]; sys.exit(3)")(THETA)
+    assert "  line 99999\n" in str(caught.value)
+    assert "line 99980" not in str(caught.value)
+
+
+def test_a_timeout_ends_the_program_and_its_children(make, tmp_path):
+    script = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "open('pid', 'w').write(str(child.pid)); print('started', flush=True); time.sleep(60)"
+    )
+    start = time.monotonic()
+    with pytest.raises(errors.SimulatorTimeoutError, match=r"ended after 1 s (.|\n)*  started\n") as caught:
+        make(script, timeout=1.0)(THETA)
+    assert time.monotonic() - start < 10
+    assert isinstance(caught.value, TimeoutError)
+    pid = int((Path(str(caught.value).rpartition("kept: ")[2]) / "pid").read_text())
+    _assert_ends(pid)
+
+
+def test_the_timeout_of_a_run_ends_the_program_too(make, tmp_path):
+    model = make("import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
+    prior = tbq.Prior({name: stats.uniform(0, 1) for name in "abc"})
+    result = tbq.infer(model, prior, seed=0, n_initial=1, max_evaluations=1, population=128, timeout=2.0)
+    assert [e.status for e in result.evaluations] == ["timeout"]
+    (pid,) = (tmp_path / "work").glob("*/pid")
+    _assert_ends(int(pid.read_text()))
+
+
+def _assert_ends(pid):
+    deadline = time.monotonic() + 5
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(pid)
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"command": "python3 sim.py"}, r"command must be a list of program and arguments, .* got 'python3 sim.py'"),
+        ({"command": ()}, "command must be a list"),
+        ({"command": ("no-such-program",)}, "command: there is no program 'no-such-program'"),
+        ({"template": "nowhere.in"}, "template: there is no file 'nowhere.in'"),
+        ({"files": ("nowhere.msh",)}, "files: there is no file 'nowhere.msh'"),
+        ({"names": ("a", "b", "d")}, r"d: the parameter does not appear in the template or the command; write \{d\}"),
+        ({"template": None}, "a: the parameter does not appear in the command"),
+        ({"pattern": "f = ("}, "pattern is not a regular expression: missing"),
+        ({"pattern": "f = .*"}, "pattern must have one group .* got 0"),
+        ({"output": "/etc/passwd"}, "output must be a file inside the run's directory"),
+        ({"output": "../out.txt"}, "output must be a file inside the run's directory"),
+        ({"timeout": 0.0}, "timeout must be a positive number of seconds; got 0.0"),
+    ],
+)
+def test_wrong_commands_are_refused_before_they_run(make, changes, message):
+    with pytest.raises(errors.ArgumentError, match=message):
+        make(GOOD, **changes)
+
+
+def test_failed_programs_are_outcomes_of_a_run(make):
+    model = make(READ + "assert float(values['a']) < 0.5, 'a is too large'; print(values['a'])", output="stdout.txt")
+    likelihood = tbq.GaussianLikelihood(model, 0.3, 0.2)
+    prior = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1), "c": stats.uniform(0, 1)})
+    result = tbq.infer(likelihood, prior, seed=0, n_initial=12, max_evaluations=12, population=128)
+    failed = [e for e in result.evaluations if e.status == "failed"]
+    assert all((e.theta[0] >= 0.5) == (e in failed) for e in result.evaluations)
+    assert len(failed) == 6  # of a Latin hypercube
+    assert "AssertionError: a is too large" in failed[0].message
+
+
+# --- UM-Bridge ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def url():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    script = Path(__file__).parents[1] / "umbridge_server.py"
+    with subprocess.Popen([sys.executable, str(script), str(port)], stdout=subprocess.DEVNULL) as server:
+        address = f"http://127.0.0.1:{port}"
+        UmBridgeModel(address, "forward", retries=7, pause=0.2).models()
+        yield address
+        server.terminate()
+
+
+def test_a_model_on_a_real_server(url):
+    model = UmBridgeModel(url, "forward")
+    model.check(3)
+    np.testing.assert_array_equal(model(THETA), [-0.5, 0.375])
+    np.testing.assert_array_equal(UmBridgeModel(url + "/", "forward", {"factor": 10})(THETA), [-5.0, 0.375])
+    np.testing.assert_array_equal(UmBridgeModel(url, "two vectors")(THETA), THETA)
+    np.testing.assert_array_equal(UmBridgeModel(url, "numpy")(THETA), THETA[1:])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(THETA), [-0.5, 0.375])
+
+
+def test_it_agrees_with_umbridges_own_client(url):
+    umbridge = pytest.importorskip("umbridge")
+    theirs = umbridge.HTTPModel(url, "forward")([[1 / 3], [0.1, 1e-300]])
+    np.testing.assert_array_equal(UmBridgeModel(url, "forward")(np.array([1 / 3, 0.1, 1e-300])), theirs[0])
+
+
+def test_what_is_not_finite_comes_through_as_it_is(url):
+    np.testing.assert_array_equal(UmBridgeModel(url, "nan")(THETA), [1.0, np.nan])
+    np.testing.assert_array_equal(UmBridgeModel(url, "infinite")(THETA), [-np.inf, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("raises", errors.ServerError, "/Evaluate answered 500 Internal Server Error"),
+        ("wrong size", errors.ServerError, "reported InvalidOutput: Output vector 0 has invalid length"),
+        ("mute", errors.ServerError, "reported UnsupportedFeature: Evaluate not supported by model"),
+        ("absent", errors.ServerError, "reported ModelNotFound: Model absent not found"),
+        ("words", errors.OutputError, r"/Evaluate answered what is not JSON: .*'one', 'two'"),
+        ("nothing", errors.OutputError, "answered what is not JSON: .*None"),
+        ("empty", errors.OutputError, "model 'empty' at http.* returned no numbers"),
+        ("nonsense sizes", errors.OutputError, "/InputSizes answered what is not JSON"),
+    ],
+)
+def test_errors_of_a_real_server(url, name, kind, message):
+    start = time.monotonic()
+    with pytest.raises(kind, match=message):
+        UmBridgeModel(url, name)(THETA)
+    assert time.monotonic() - start < 0.5  # not tried again
+
+
+def test_a_model_that_takes_too_long(url):
+    with pytest.raises(errors.SimulatorTimeoutError, match=r"/Evaluate gave no answer within 0.3 s"):
+        UmBridgeModel(url, "slow", timeout=0.3)(THETA)
+
+
+def test_the_server_is_asked_before_a_run(url):
+    with pytest.raises(errors.ServerError, match="has no model 'foward'; it has forward, two vectors, "):
+        UmBridgeModel(url, "foward").check(3)
+    with pytest.raises(errors.ServerError, match=r"takes 3 parameters, in vectors of \[1, 2\]; got 4"):
+        UmBridgeModel(url, "forward").check(4)
+
+
+@pytest.fixture
+def scripted():
+    """A server that plays a list of answers: (code, body) in turn, or None to hang up."""
+    servers = []
+
+    def start(*answers):
+        left = list(answers)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                answer = left.pop(0) if len(left) > 1 else left[0]
+                if answer is None:
+                    self.close_connection = True
+                    return
+                code, body, *length = answer
+                self.send_response(code)
+                self.send_header("Content-Length", str(*length or [len(body)]))
+                self.end_headers()
+                for byte in body.encode():
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.1 if length == [1000] else 0)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.handle_error = lambda *_: None
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        servers.append(server)
+        return UmBridgeModel(f"http://127.0.0.1:{server.server_port}", "m", retries=2, pause=0.01)
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+SIZES = (200, '{"inputSizes": [3]}')
+
+
+def test_connections_that_fail_are_tried_again(scripted):
+    busy, cut = (503, "no worker is free"), (200, '{"output": [[1', 100)
+    model = scripted(None, busy, SIZES, busy, cut, (200, '{"output": [[1, 2], [3]]}'))
+    np.testing.assert_array_equal(model(THETA), [1, 2, 3])
+
+
+def test_a_server_that_stays_busy_or_away_is_given_up(scripted):
+    with pytest.raises(errors.ServerUnreachableError, match="503 Service Unavailable: no worker is free; tried 3 tim"):
+        scripted((503, "no worker is free"))(THETA)
+    with pytest.raises(errors.ServerUnreachableError, match=r"could not be reached: .*; tried 3 times"):
+        scripted(None)(THETA)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with pytest.raises(ConnectionError, match=r"could not be reached: .*refused; tried 2 times"):
+        UmBridgeModel(f"http://127.0.0.1:{port}", "m", retries=1, pause=0.01)(THETA)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("<html>hello</html>", "what is not JSON: <html>hello</html>"),
+        ("[1]", r"answered nonsense: \[1\]"),
+        ("{}", "answered nonsense: there is no 'output'; got {}"),
+        ('{"output": 3}', "output is not a list of vectors"),
+        ('{"output": [1, 2]}', "output is not a list of vectors"),
+        ('{"output": [["a"]]}', 'answered nonsense: "a" is not a number'),
+        ('{"output": [[true]]}', "true is not a number"),
+        ('{"output": [[null]]}', "null is not a number"),
+    ],
+)
+def test_nonsense_is_called_so(scripted, body, message):
+    with pytest.raises(errors.OutputError, match=message):
+        scripted(SIZES, (200, body))(THETA)
+
+
+def test_an_error_in_a_good_answer_is_an_error(scripted):
+    answer = {"error": {"type": "Fishy", "message": "negative mass"}}
+    with pytest.raises(errors.ServerError, match="reported Fishy: negative mass"):
+        scripted(SIZES, (200, json.dumps(answer)))(THETA)
+    with pytest.raises(errors.ServerError, match="reported out of licences"):
+        scripted(SIZES, (400, '{"error": "out of licences"}'))(THETA)
+
+
+def test_an_answer_that_trickles_in_is_a_timeout(scripted):
+    model = scripted(SIZES, (200, '{"output": [[1, 2], [3]]}' + " " * 40, 1000))
+    start = time.monotonic()
+    with pytest.raises(errors.SimulatorTimeoutError, match=r"no answer within 0.5 s"):
+        UmBridgeModel(model.url, "m", timeout=0.5)(THETA)
+    assert time.monotonic() - start < 3
+
+
+def test_a_network_that_gives_up_before_us_is_no_timeout_of_ours(monkeypatch):
+    def urlopen(*_, **__):
+        raise TimeoutError(110, "Connection timed out")
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    with pytest.raises(
+        errors.ServerUnreachableError, match="could not be reached: Connection timed out; tried 2 times"
+    ):
+        UmBridgeModel("http://far.away", "m", retries=1, pause=0.01)(THETA)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("localhost:4242", "m"), "url must start with http:// or https://; got 'localhost:4242'"),
+        (("http://localhost", "m", {}, -1.0), "timeout must be a positive number"),
+        (("http://localhost", "m", {}, None, -1), "retries must not be negative; got -1"),
+    ],
+)
+def test_wrong_servers_are_refused(arguments, message):
+    with pytest.raises(errors.ArgumentError, match=message):
+        UmBridgeModel(*arguments)

@@ -1,0 +1,236 @@
+"""What is modelled of a simulator's outputs: reduction, logarithms, missing values."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tbq
+from tbq.engine import output_checks
+from tbq.evidence.population import Population
+from tbq.gp import fitting
+from tbq.gp import regression as gps
+from tbq.gp.kernels import MATERN52
+from tbq.surrogate import reduction
+from tbq.surrogate.lognormal import LogNormal
+from tbq.surrogate.outputs import Outputs
+
+PRIOR = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1)})
+TIMES = np.linspace(0.0, 1.0, 60)
+
+
+def curve(theta):
+    """Sixty outputs of rank three."""
+    a, b = theta[..., :1], theta[..., 1:2]
+    return a * TIMES + b * np.sin(4.0 * TIMES) + a * b * TIMES**2
+
+
+def runs(n=14, seed=0):
+    theta = PRIOR.sample(n, seed, "lhs")
+    return theta, PRIOR.to_working(theta)
+
+
+def fit(likelihood, outputs, z, memory=None, kernel="auto"):
+    return reduction.fit(z, outputs, likelihood, PRIOR, kernel, 1e-3, memory or reduction.Memory())
+
+
+def log_likelihood_at(surrogate, theta):
+    mean, variance = surrogate.log_likelihood(surrogate.at(PRIOR.to_working(theta)))
+    return mean, np.sqrt(variance)
+
+
+@pytest.mark.parametrize(
+    "noise", [0.1, np.linspace(0.1, 0.3, 60), 0.01 * np.exp(-np.abs(np.subtract.outer(TIMES, TIMES)))]
+)
+def test_many_outputs_become_few_components_that_give_the_same_log_likelihood(noise):
+    data = curve(np.array([0.4, 0.6])) + 0.1 * np.cos(50.0 * TIMES)
+    likelihood = tbq.GaussianLikelihood(curve, data, noise)
+    theta, z = runs()
+    surrogate, _ = fit(likelihood, curve(theta), z)
+    assert 2 <= len(surrogate.components) <= 3
+    new = PRIOR.sample(30, 1)
+    mean, sd = log_likelihood_at(surrogate, new)
+    exact = likelihood(new)
+    assert np.all(np.abs(mean - exact) < 4.0 * sd + 0.05)
+    assert np.corrcoef(mean, exact)[0, 1] > 0.999
+    at_runs, _ = log_likelihood_at(surrogate, theta)
+    np.testing.assert_allclose(at_runs, likelihood(theta), atol=0.05)  # the misfit outside the components counts
+
+
+def test_a_logarithm_is_chosen_where_it_is_smoother():
+    def powers(theta):
+        return np.stack([np.exp(4.0 * theta[..., 0] - 3.0 * theta[..., 1]), theta[..., 0] - theta[..., 1]], axis=-1)
+
+    likelihood = tbq.GaussianLikelihood(powers, [1.0, 0.0], [0.1, 0.1])
+    theta, z = runs()
+    surrogate, memory = fit(likelihood, powers(theta), z)
+    assert [c.logarithm_of is not None for c in surrogate.components] == [True, False]
+    assert [f.logarithm for f in memory.chosen] == [True, False]
+    mean, sd = log_likelihood_at(surrogate, PRIOR.sample(30, 1))
+    assert np.all(np.abs(mean - likelihood(PRIOR.sample(30, 1))) < 4.0 * sd + 0.05)
+
+
+def test_a_logarithm_is_given_up_at_once_where_an_output_is_no_longer_positive():
+    def powers(theta):
+        return np.exp(4.0 * theta[..., :1] - 3.0 * theta[..., 1:])
+
+    likelihood = tbq.GaussianLikelihood(powers, 1.0, 0.1)
+    theta, z = runs()
+    _, memory = fit(likelihood, powers(theta[:13]), z[:13])
+    assert [f.logarithm for f in memory.chosen] == [True]
+    for value in (0.0, -0.2):  # one run later, long before all forms compete again
+        outputs = np.vstack([powers(theta[:13]), [[value]]])
+        surrogate, after = fit(likelihood, outputs, z, memory)
+        assert (after.chosen_at, [f.logarithm for f in after.chosen]) == (13, [False])
+        assert surrogate.components[0].logarithm_of is None
+        at_runs, _ = log_likelihood_at(surrogate, theta)
+        np.testing.assert_allclose(at_runs, likelihood.from_outputs(theta, outputs), atol=0.05)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.1, True), (0.4, False)])
+def test_no_logarithm_where_what_was_observed_may_be_zero(noise, expected):
+    def powers(theta):
+        return np.exp(4.0 * theta[..., :1] - 3.0 * theta[..., 1:])
+
+    theta, z = runs()
+    _, memory = fit(tbq.GaussianLikelihood(powers, 1.0, noise), powers(theta), z)
+    assert [f.logarithm for f in memory.chosen] == [expected]
+
+
+@pytest.mark.parametrize("seed", [3, 5])  # with a logarithm one crashed and the other was ten of its errors off
+def test_a_run_goes_on_where_an_output_changes_its_sign(seed):
+    prior = tbq.Prior({"a": stats.lognorm(0.5), "b": stats.lognorm(0.5)})
+
+    def gap(theta):
+        return np.stack([(theta[..., 0] - 0.3) * theta[..., 1], theta[..., 0] + theta[..., 1]], axis=-1)
+
+    likelihood = tbq.GaussianLikelihood(gap, [0.05, 1.4], [0.05, 0.1])
+    result = tbq.infer(likelihood, prior, seed=seed)
+    assert min(e.outputs[0] for e in result.evaluations) < 0.0  # it was met
+    exact = np.log(np.mean(np.exp(likelihood(prior.sample(2**18, 0, "sobol")))))
+    assert result.log_evidence == pytest.approx(exact, abs=4.0 * result.log_evidence_sd)
+
+
+def test_an_output_that_is_missing_in_some_runs_is_learned_from_the_others():
+    likelihood = tbq.GaussianLikelihood(curve, curve(np.array([0.4, 0.6]))[:60], 0.1)
+    theta, z = runs()
+    outputs = curve(theta)
+    outputs[2, :20] = np.nan  # the rest determines the components
+    outputs[5, 3:] = np.nan  # too little is left
+    surrogate, _ = fit(likelihood, outputs, z)
+    assert all(len(c.gp.y) == 13 for c in surrogate.components)
+    full, _ = fit(likelihood, np.delete(curve(theta), 5, axis=0), np.delete(z, 5, axis=0))
+    new = PRIOR.sample(20, 1)
+    np.testing.assert_allclose(log_likelihood_at(surrogate, new)[0], log_likelihood_at(full, new)[0], atol=0.3)
+
+    few = tbq.GaussianLikelihood(lambda theta: theta, np.zeros(2), 0.1) + tbq.GaussianLikelihood(
+        curve, np.zeros(60), 5.0
+    )
+    outputs = np.hstack([theta, curve(theta)])
+    outputs[4, 1] = np.nan
+    surrogate, _ = fit(few, outputs, z)
+    assert [len(c.gp.y) for c in surrogate.components] == [14, 13, 14, 14]
+
+
+def test_experiments_are_decomposed_one_by_one_and_measured_by_their_own_noise():
+    both = tbq.GaussianLikelihood(curve, np.zeros(60), 1.0, scale=lambda theta: 0.1 + theta[0]) + (
+        tbq.GaussianLikelihood(lambda theta: theta[..., :1] * theta[..., 1:], 0.3, 0.05)
+    )
+    theta, z = runs()
+    outputs = np.array([both.evaluate(row)[1] for row in theta])
+    surrogate, _ = fit(both, outputs, z)
+    assert [c.experiment for c in surrogate.components] == [0, 0, 0, 1]
+    new = PRIOR.sample(20, 1)
+    mean, sd = log_likelihood_at(surrogate, new)
+    assert np.all(np.abs(mean - np.array([both(row) for row in new])) < 4.0 * sd + 0.05)
+
+
+def test_forms_are_kept_between_choices_and_a_named_kernel_is_used():
+    likelihood = tbq.GaussianLikelihood(curve, np.zeros(60), 0.1)
+    theta, z = runs()
+    surrogate, memory = fit(likelihood, curve(theta), z, kernel="se")
+    assert {c.gp.kernel.name for c in surrogate.components} == {"se"}
+    _, again = fit(likelihood, curve(theta[:13]), z[:13], memory, kernel="se")
+    assert again.chosen_at == memory.chosen_at == 14
+
+
+def surrogates(model, n=24, observed=None):
+    """Both surrogates of the same runs, and the runs' log-likelihoods."""
+    likelihood = tbq.GaussianLikelihood(model, model(np.array([0.45, 0.6])) if observed is None else observed, 0.1)
+    theta, z = runs(n)
+    outputs = model(theta)
+    y = likelihood.from_outputs(theta, outputs)
+    values = LogNormal(fitting.fit(z, y, 1e-6, MATERN52, "quadratic"))
+    return fit(likelihood, outputs, z)[0], values, y
+
+
+def smooth(theta):
+    a, b = theta[..., 0], theta[..., 1]
+    return np.stack([a + 0.5 * b, np.sin(3.0 * a) * b], axis=-1)
+
+
+def jump(theta):
+    return smooth(theta) + 0.5 * (theta[..., 0] + 0.5 * theta[..., 1] > 0.8)[..., None]
+
+
+def swapped(theta):
+    """Two outputs that change places at random, of equal data: the log-likelihood does not see it."""
+    pair = np.stack([theta[..., 0], theta[..., 1]], axis=-1) * [1.0, 4.0 / 3.0]
+    swap = np.sin(40.0 * theta[..., 0] + 30.0 * theta[..., 1]) > 0
+    return np.where(swap[..., None], pair[..., ::-1], pair)
+
+
+def test_smooth_outputs_raise_no_doubt_and_jumps_do():
+    assert output_checks.rough(surrogates(smooth)[0]) == ""
+    assert "it may jump or fold" in output_checks.rough(surrogates(jump)[0])
+
+
+def test_surprises_raise_doubt():
+    outputs, _, _ = surrogates(smooth)
+    assert "off by 2.5 times what was expected" in output_checks.rough(replace(outputs, inflation=2.5))
+
+
+def test_the_log_likelihood_is_preferred_where_only_the_outputs_are_rough():
+    outputs, values, y = surrogates(swapped, 40, observed=[0.5, 0.5])
+    population = Population(PRIOR.to_working(PRIOR.sample(500, 3, "sobol")), np.zeros(500))
+    assert output_checks.knows_better(values, outputs, y, population)
+    assert not output_checks.knows_better(
+        values, outputs, y - np.arange(40) * 100.0, population
+    )  # few runs that matter
+    for model in (smooth, jump):
+        outputs, values, y = surrogates(model, 40)
+        assert not output_checks.knows_better(values, outputs, y, population)
+
+
+def test_left_out_runs_are_predicted_as_after_a_refit_without_them():
+    outputs, values, _ = surrogates(smooth, 12)
+    for surrogate in (outputs, values):
+        mean, variance = surrogate.left_out(gp_of(surrogate).x)
+        rebuilt = without_last(surrogate)
+        z = gp_of(surrogate).x[-1:]
+        m, v = rebuilt.log_likelihood(rebuilt.at(z))
+        assert mean[-1] == pytest.approx(m[0], rel=1e-3, abs=1e-3)
+        assert variance[-1] == pytest.approx(v[0], rel=2e-2, abs=1e-4)
+
+
+def gp_of(surrogate):
+    return surrogate.components[0].gp if isinstance(surrogate, Outputs) else surrogate.gp
+
+
+def without_last(surrogate):
+    def shorter(gp):
+        return gps.build(gp.x[:-1], gp.y[:-1], gp.noise[:-1], gp.kernel, gp.basis, gp.parameters)
+
+    if isinstance(surrogate, Outputs):
+        return replace(surrogate, components=tuple(replace(c, gp=shorter(c.gp)) for c in surrogate.components))
+    return replace(surrogate, gp=shorter(surrogate.gp))
+
+
+def test_two_evidences_that_differ_beyond_chance_are_a_contradiction():
+    outputs, values, _ = surrogates(smooth, 40)
+    z = PRIOR.to_working(PRIOR.sample(500, 3, "sobol"))
+    population = Population(z, np.zeros(500))
+    assert output_checks.contradicted(outputs, values, population) == ""
+    shifted = LogNormal(gps.build(z[:200], np.full(200, 3.0), 1e-6, MATERN52, "constant", np.log([1.0, 1.0, 1.0])))
+    assert "differs by" in output_checks.contradicted(outputs, shifted, population)
