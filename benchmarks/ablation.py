@@ -18,7 +18,6 @@ import numpy as np
 
 import tbq
 from tbq import problems
-from tbq.acquisition import exploration
 from tbq.bench import paper, studies
 from tbq.engine import conclude, conclusion
 from tbq.problem.settings import resolve
@@ -35,22 +34,15 @@ PARTS: dict[str, dict[str, Any]] = {
     "no inflation of standard deviations": {"inflation": 1.0},
     "the same σ in the mean of L, whatever the surprises": {},
     "no exploration points": {"explore_every": 0},
-    "no profiles and peaks among them": {},
-    "no optimistic populations, as above the plane": {"optimism": 0.0},
-    "optimistic populations, as in the plane": {"optimism": 1.0},
     "populations without prior points": {"prior_share": 0.0},
     "intermediate stages as strict as the last": {"tolerance": (0.04, 0.04)},
     "no check runs": {"check_runs": 0},
     "no last look at other surrogates and by fresh quadrature": {},
     "no glances: thorough looks before checks too": {},
 }
-EXPLORE, LOOK = exploration.exploration, conclusion.assess_evidence
+LOOK = conclusion.assess_evidence
 PATCHES: dict[str, tuple[str, Callable[..., Any]]] = {
     "the same σ in the mean of L, whatever the surprises": ("tbq.surrogate.inflation.deflation", lambda *_: 1.0),
-    "no profiles and peaks among them": (
-        "tbq.acquisition.exploration.exploration",
-        lambda turn, *rest: EXPLORE(turn % 2 * 2, *rest),
-    ),
     "no last look at other surrogates and by fresh quadrature": ("tbq.engine.learn.certain", lambda _: True),
     "no glances: thorough looks before checks too": (
         "tbq.engine.learn.assess_evidence",
@@ -65,8 +57,7 @@ BATCHES: dict[str, dict[str, Any]] = {
 }
 OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
 SPARED = ("one kernel", "exp(μ", "no inflation", "intermediate")  # what these do shows without the hours of ten
-SAME_ABOVE = ("no optimistic",)
-SAME_IN_THE_PLANE = ("no check runs", "no glances", "no profiles", "optimistic")
+SAME_IN_THE_PLANE = ("no check runs", "no glances")
 OF_BATCHES = ("u1", "u3", "mixture4")
 
 
@@ -111,7 +102,7 @@ def worth_it(variant: str, name: str) -> bool:
     """Not where a variant is the default, and not where smaller problems tell enough."""
     if variant.startswith(SPARED):
         return name != "ten"
-    return not variant.startswith(SAME_ABOVE if problems.get(name).prior.dim > 2 else SAME_IN_THE_PLANE)
+    return problems.get(name).prior.dim > 2 or not variant.startswith(SAME_IN_THE_PLANE)
 
 
 def cells(rows: Sequence[Row]) -> list[str]:

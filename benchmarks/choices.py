@@ -17,14 +17,8 @@ from tbq.problem.settings import resolve
 PROBLEMS = ("u3", "u4")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper settings, PLUR": ("paper", {"acquisition": "plur"}),
-    "paper settings, PLUR, search weighted by the last stage": (
-        "paper",
-        {"acquisition": "plur", "weighted_search": True},
-    ),
     "paper settings, PLUR, upper bound below 5 ε first": ("paper", {"acquisition": "plur", "bound_factor": 5.0}),
     "default": ("default", {}),
-    "default, search weighted by the last stage": ("default", {"weighted_search": True}),
-    "default, γ frozen below a coefficient of variation of 0.2": ("default", {"freeze_cov": 0.2}),
 }
 
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tbq.acquisition import exploration
 from tbq.common.types import Array
 from tbq.evidence.population import Population
 from tbq.problem.evaluation import Evaluation, Proposal, Status
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
-from tbq.surrogate.feasibility import Region
 from tbq.surrogate.protocol import Surrogate
 
 _LIMIT = 5.0  # tolerances of the evidence that the residuals that matter may have, root mean square
@@ -83,19 +81,14 @@ def plan(
     posterior: Population,
     surrogate: Surrogate[Any],
     prior: Prior,
-    regions: Sequence[Region],
     settings: Settings,
     first_id: int,
     rng: np.random.Generator,
 ) -> Check:
-    """Half of the points are posterior draws; one is where a ridge may go on; the others are the most uncertain."""
+    """Half of the points are posterior draws; the others are the most uncertain of the population."""
     n = settings.check_runs
     n_draws = (n + 1) // 2
     points = list(posterior.z[rng.choice(len(posterior.z), n_draws, replace=False)])
-    if n > n_draws:
-        of_prior = prior.to_working(prior.sample(len(posterior.z), rng))
-        ridges = exploration.profiles(posterior.z, of_prior, surrogate, prior, regions, rng)
-        points.append(exploration.end(ridges, surrogate, settings)[0])
     moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
     believing = surrogate
     for z in points:

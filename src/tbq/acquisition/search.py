@@ -63,7 +63,7 @@ def choose(
 
 
 def _worth(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]:
-    """The acquisition function, weighted by the last stage's density where the target says so (Section 4.4)."""
+    """The acquisition function, weighted where the target says so."""
     weight = target.log_weight
     if weight is None:
         return partial(acquisition, target)

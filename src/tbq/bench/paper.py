@@ -57,7 +57,7 @@ PAPER_SETTINGS: dict[str, dict[str, Any]] = {
 # weighting of the search, which measure closest to its call counts (docs/benchmarks/choices.md). The mean likelihood is
 # the unbiased one of Section 3 for BQ and the biased one of Section 4 for TBQ.
 AS_PRINTED: dict[str, Any] = {
-    **{"inflation": 1.0, "optimism": 0.0, "prior_share": 0.0, "design": "lhs"},
+    **{"inflation": 1.0, "prior_share": 0.0, "design": "lhs"},
     **{"explore_every": 0, "bound_factor": np.inf, "check_runs": 0},
 }
 

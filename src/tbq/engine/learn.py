@@ -97,7 +97,7 @@ def _plan_check(state: State, runs: int) -> State:
     if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
         return state  # what is left of the budget cannot decide it
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
-    check = check_runs.plan(*points, found.surrogate, state.prior, state.regions, settings, state.next_id, rng)
+    check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     return replace(state, check=check)
 
 

@@ -61,11 +61,7 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         elif settings.explore_every and number % settings.explore_every == 0:
             turn, rng = number // settings.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
-            explored = exploration.exploration(
-                turn, *populations, target.surrogate, prior, state.regions, settings, rng
-            )
-            aim, candidates = explored
-            climb = climb and len(candidates) > 1  # a single one is meant
+            aim, candidates = exploration.exploration(turn, *populations, target.surrogate, prior, settings, rng)
         all_known = np.vstack([known, *(z[None, :] for z in believed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
         choice = search.choose(function, aim, candidates, all_known, domain, climb=climb)

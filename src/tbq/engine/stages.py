@@ -73,7 +73,6 @@ def advance(state: State) -> State:
         state.prior,
         size=settings.population,
         steps=settings.chain_length,
-        optimism=settings.optimism,
         share=settings.prior_share,
         rng=stream(state.seed, "move", len(state.past) + 1 + settings.free_stages * 1000 * len(state.evaluations)),
     )
@@ -108,9 +107,6 @@ def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
     limit, share = state.settings.temper_cov, state.population.share
     if np.isinf(limit):
         return 1.0
-    last = state.learned
-    if last and last.stage == len(state.past) + 1 and last.cov < state.settings.freeze_cov:
-        return last.gamma
     if share < 1.0:  # points of the prior that carry no weight are no sign of too large a step
         limit = np.sqrt((1.0 + limit**2) / (1.0 - share) - 1.0)
     elif state.border is not None:  # nor are points where the likelihood is zero
@@ -119,10 +115,7 @@ def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
 
 
 def _search_weight(state: State) -> Callable[[Array], Array] | None:
-    """What a run's worth is weighted by: the chance that it does not fail and, for the paper, the last density."""
-    population, log_prior = state.population, state.prior.log_density_working
-    if state.settings.weighted_search:
-        return lambda z: population.log_density_at(z) + log_prior(z)
+    """log of what a run's acquisition value is weighted by: the chance that it does not fail."""
     return None if state.reach is None else state.reach.log_probability
 
 

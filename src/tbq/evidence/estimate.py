@@ -140,9 +140,9 @@ def _aim(
 def draw_posterior(
     population: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
 ) -> tuple[Population, Moved]:
-    """Draws of the posterior itself: γ = 1 even where the budget ran out before, no optimism, none of the prior."""
+    """Draws of the posterior itself: γ = 1 even where the budget ran out before, none of the prior's own points."""
     size, steps = settings.population, settings.chain_length
-    return follow(population, surrogate, 1.0, prior, size=size, steps=steps, optimism=0.0, share=0.0, rng=rng)
+    return follow(population, surrogate, 1.0, prior, size=size, steps=steps, share=0.0, rng=rng)
 
 
 def _importance_rule(

@@ -21,7 +21,7 @@ class Target:
     node_z: Array
     weights: Array  # normalised posterior weights of the nodes
     log_prior: Callable[[Array], Array]  # log-density of the prior in working coordinates
-    log_weight: Callable[[Array], Array] | None = None  # log-density of the last stage, for continuous searches
+    log_weight: Callable[[Array], Array] | None = None  # log of what acquisition values are weighted by
 
     def believing(self, z: Array) -> Target:
         """The target as it will be once a run at z has returned what is expected: for batches and pending runs."""

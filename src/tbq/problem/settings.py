@@ -34,11 +34,8 @@ class Settings:
     chain_length: int
     max_evaluations: int
     check_runs: int  # fresh runs that must agree with the surrogate before the end
-    optimism: float  # populations follow the mean plus this many standard deviations of the log-likelihood
     # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
     bound_factor: float = 10.0  # the upper bound must come below this many ε before the exact value is looked at
-    freeze_cov: float = 0.0  # γ stays once the coefficient of variation was below this; 0 re-chooses it always
-    weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
     mean_cap: float = 1.0  # see LogNormal.cap
     inflation: float = 1.5  # see LogNormal.inflation
     caution: float = 1.0  # by how much a surrogate of outputs states its error wider than it is when it stops the run
@@ -98,7 +95,6 @@ def resolve(
         population=_chosen("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
         chain_length=steps,
         check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
-        optimism=advanced.pop("optimism", 1.0 if dim <= 2 else 0.0),  # volumes are too large above, and checks are made
         max_evaluations=budget,
         **advanced,
     )

@@ -136,9 +136,6 @@ class Bounded:
         """Mean and variance of log L where L is not zero."""
         return self.inner.log_likelihood(points.inner)
 
-    def log_spread(self, points: Points, gamma: float) -> Array:
-        return self.inner.log_spread(points.inner, gamma) - special.log_ndtr(points.side.t)
-
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
         share = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
         return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(share, -1.0 + 1e-12))

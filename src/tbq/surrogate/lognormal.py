@@ -114,9 +114,6 @@ class LogNormal:
         spread = np.minimum(self.deflation * gamma * np.sqrt(points.variance), self.cap)
         return gamma * points.mean + 0.5 * spread**2
 
-    def log_spread(self, points: Points, gamma: float) -> Array:
-        return gamma * np.sqrt(points.variance)
-
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
         return (self.inflation * gamma) ** 2 * self.covariance(a, b)
 

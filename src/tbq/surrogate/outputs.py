@@ -117,10 +117,9 @@ class Outputs:
         return total
 
     def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
-        return self._log_ratio_diagonal(points, gamma, self.inflation)
-
-    def log_spread(self, points: Points, gamma: float) -> Array:
-        return np.sqrt(self._log_ratio_diagonal(points, gamma, 1.0))
+        s = gamma * self.inflation**2 * points.variance
+        x = np.sqrt(gamma) * points.misfit / np.sqrt(1.0 + s)
+        return np.asarray(np.sum(log_mehler_diagonal(x, s / (1.0 + s)), axis=0))
 
     def revealed_log_ratio(self, new: Points, nodes: Points, gamma: float) -> Array:
         x, _ = self._standardised(nodes, gamma)
@@ -169,11 +168,6 @@ class Outputs:
         """x = √γ t/√A and √A, with the inflated variance."""
         wide = np.sqrt(1.0 + gamma * self.inflation**2 * points.variance)
         return np.sqrt(gamma) * points.misfit / wide, wide
-
-    def _log_ratio_diagonal(self, points: Points, gamma: float, inflation: float) -> Array:
-        s = gamma * inflation**2 * points.variance
-        x = np.sqrt(gamma) * points.misfit / np.sqrt(1.0 + s)
-        return np.asarray(np.sum(log_mehler_diagonal(x, s / (1.0 + s)), axis=0))
 
     def _covariances(self, a: Points, b: Points) -> Iterator[Array]:
         """Of each component's misfit, without inflation."""

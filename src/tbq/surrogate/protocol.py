@@ -59,9 +59,6 @@ class Surrogate(Protocol[P]):
     def log_mean(self, points: P, gamma: float) -> Array:
         """log E[L^γ], shape (n,)."""
 
-    def log_spread(self, points: P, gamma: float) -> Array:
-        """How many nats L^γ may well lie above its mean, without inflation, shape (n,)."""
-
     def log_ratio(self, a: P, b: P, gamma: float) -> Array:
         """log ρ between two sets of points, shape (n, m)."""
 
