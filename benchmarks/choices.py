@@ -4,6 +4,7 @@ Run: python benchmarks/choices.py [seeds]
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from tbq.bench import paper
 from tbq.engine import conclude
 from tbq.problem.settings import resolve
 
+BOUNDED = replace(paper.AS_PRINTED, mean_cap=0.0, bound_factor=5.0)
 PROBLEMS = ("u3", "u4")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper settings, PLUR": ("paper", {"acquisition": "plur"}),
-    "paper settings, PLUR, upper bound below 5 ε first": ("paper", {"acquisition": "plur", "bound_factor": 5.0}),
+    "paper settings, PLUR, upper bound below 5 ε first": ("paper", {"acquisition": "plur", "tuning": BOUNDED}),
     "default": ("default", {}),
 }
 

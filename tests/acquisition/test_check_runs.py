@@ -1,5 +1,7 @@
 """The check before the end, against residuals worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -60,6 +62,15 @@ def test_where_all_draws_failed_the_other_points_do_not_decide():
     assert check().passed([failed[0], *found(0.0, 0.0, 0.0, 0.0)[1:]])
 
 
+def test_zero_likelihood_where_some_was_expected_fails_a_check():
+    zero = [Evaluation(10 + i, np.zeros(1), 1, "check", np.nan, Status.INFEASIBLE, -np.inf) for i in (1, 3)]
+    good = [e for e in found(0.0, 0.0, 0.0, 0.0) if e.id in (10, 12)]
+    assert list(check().residuals([*good, *zero])) == [0.0, 0.0, -3.0, -3.0]
+    assert not check().passed([*good, *zero])
+    low = Check(10, np.zeros((4, 1)), np.full(4, -9.0), 2, -3.0, TOLERANCE)  # none was expected
+    assert len(low.residuals(zero)) == 0
+
+
 def test_half_of_it_are_posterior_draws_the_others_uncertain_members_of_the_population():
     prior = tbq.Prior({name: stats.uniform(-1, 2) for name in "abcde"})
     settings = resolve(5, n_initial=40)
@@ -79,5 +90,5 @@ def test_half_of_it_are_posterior_draws_the_others_uncertain_members_of_the_popu
     assert check.tolerance == settings.tolerance[1]
     exact = np.array([-9 * np.sum(row**2) for row in check.theta])
     assert np.allclose(check.expected, exact, atol=0.5)  # a quadratic, known from 40 runs
-    alone = check_runs.plan(*points, found.surrogate, prior, resolve(5, check_runs=1), 40, rng)
+    alone = check_runs.plan(*points, found.surrogate, prior, replace(settings, check_runs=1), 40, rng)
     assert len(alone.theta) == 1

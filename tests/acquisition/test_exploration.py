@@ -8,6 +8,7 @@ from scipy import stats
 import tbq
 from tbq.acquisition import exploration
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 
 BOX = tbq.Prior({name: stats.uniform(-1, 2) for name in "abc"})
 
@@ -34,6 +35,6 @@ def test_the_plane_is_explored_all_over_and_space_also_past_the_population(monke
 def test_points_past_a_population_lie_in_the_prior_and_further_out():
     rng = np.random.default_rng(1)
     narrow = 0.1 * BOX.to_working(BOX.sample(500, rng))
-    past = exploration.beyond(narrow, 4000, BOX, rng)
+    past = exploration.beyond(narrow, Tuning(candidates=4000), BOX, rng)
     assert BOX.contains(BOX.from_working(past)).all()
     assert 1.2 < past.std() / narrow.std() < 3.0

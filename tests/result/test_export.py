@@ -90,14 +90,14 @@ def test_every_process_comes_back(gaussian, kernel, basis, tmp_path):
 
     x = gaussian.prior.to_working(np.array([e.theta for e in gaussian.evaluations]))
     y = np.array([e.log_likelihood for e in gaussian.evaluations])
-    warp = Warp(float(y.max()))
+    warp = Warp(float(y.max()), 8.0)
     gp = fitting.fit(x, warp.forward(y), np.linspace(1e-6, 1e-3, len(y)), BY_NAME[kernel], basis)
     result = replace(gaussian, surrogate=LogNormal(gp, 0.8, 1.5, warp, 0.6))
     assert_same(round_trip(result, tmp_path), result)
 
 
 def test_a_process_conditioned_since_it_was_fitted_comes_back(gaussian, tmp_path):
-    far = replace(gaussian, surrogate=gaussian.surrogate.believe(np.array([3.0, 3.0])))
+    far = replace(gaussian, surrogate=gaussian.surrogate.condition_on_mean(np.array([3.0, 3.0])))
     gp = far.surrogate.components[0].gp
     assert abs(gp.offset - gp.y.mean()) > 0.1
     assert_same(round_trip(far, tmp_path), far)

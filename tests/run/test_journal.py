@@ -263,7 +263,7 @@ def test_a_journal_of_another_run_is_refused(tmp_path, change, message):
 
 
 def test_another_format_is_refused(tmp_path):
-    with pytest.raises(tbq.TbqError, match="its format was 99, is 1"):
+    with pytest.raises(tbq.TbqError, match="it has format 99, and this tbq reads format 1"):
         journal.check_header({**header(), "format": 99}, PRIOR, SETTINGS, 3, "1.0", tmp_path / FILE)
 
 

@@ -176,7 +176,7 @@ def test_mehlers_kernel_is_its_series_and_its_own_diagonal():
 
 def test_a_believed_run_leaves_the_means_and_removes_the_variance_there():
     surrogate, z = make(log=True), np.array([[0.4, -0.9]])
-    sure = surrogate.believe(z[0])
+    sure = surrogate.condition_on_mean(z[0])
     rng = np.random.default_rng(6)
     elsewhere = rng.uniform(-1.5, 1.5, (20, 2))
     np.testing.assert_allclose(sure.at(elsewhere).misfit, surrogate.at(elsewhere).misfit, rtol=1e-6, atol=1e-6)

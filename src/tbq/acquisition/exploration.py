@@ -14,12 +14,11 @@ from tbq.evidence.population import Population
 from tbq.evidence.target import Target
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
+from tbq.problem.tuning import Tuning
 from tbq.surrogate.feasibility import Region
 from tbq.surrogate.protocol import Surrogate
 
-_REACH = 1.5  # distances between two members that a point may lie beyond one of them
 _POOL = 2048  # points of the prior to choose from
-_HEAVIEST = 50  # points of a quadrature that are suspected where its error is large
 
 
 def exploration(
@@ -37,7 +36,7 @@ def exploration(
     the points lie past the current population.
     """
     past = prior.dim > 2 and turn % 2 == 1
-    z = beyond(current.z, settings.candidates, prior, rng) if past else whole.z[: settings.candidates]
+    z = beyond(current.z, settings.tuning, prior, rng) if past else whole.z[: settings.tuning.candidates]
     return _flat(z, surrogate, prior, settings, rng), z
 
 
@@ -48,9 +47,9 @@ def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings,
     def log_terms(gamma: float) -> Array:
         return surrogate.log_mean(points, gamma) - np.log(len(z))
 
-    gamma = tempering.next_gamma(log_terms, 0.0, settings.explore_cov)
+    gamma = tempering.next_gamma(log_terms, 0.0, settings.tuning.explore_cov)
     log_evidence, weights = moments.normalise(log_terms(gamma))
-    index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.nodes, rng)
+    index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
     log_prior = prior.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior)
 
@@ -63,16 +62,17 @@ def promising(prior: Prior, regions: Sequence[Region], n: int, rng: np.random.Ge
     return theta[rng.choice(len(theta), n, replace=False, p=weights)]
 
 
-def beyond(z: Array, n: int, prior: Prior, rng: np.random.Generator) -> Array:
-    """Up to ``n`` points past members of a population, each in the direction away from another member."""
+def beyond(z: Array, tuning: Tuning, prior: Prior, rng: np.random.Generator) -> Array:
+    """Candidates past members of a population, each in the direction away from another member."""
+    n = tuning.candidates
     a, b = z[rng.integers(0, len(z), n)], z[rng.integers(0, len(z), n)]
-    past = a + _REACH * rng.random((n, 1)) * (a - b)
+    past = a + tuning.explore_reach * rng.random((n, 1)) * (a - b)
     return past[np.isfinite(prior.log_density_working(past))]
 
 
-def unsettled(found: Assessment) -> tuple[Target, Array]:
+def unsettled(found: Assessment, tuning: Tuning) -> tuple[Target, Array]:
     """What a last look at the evidence leaves to be asked: where its error is, or where another surrogate differs."""
     if found.of_hyperparameters > max(found.of_surrogate, found.of_quadrature):
         return found.target, found.suspect[None, :]
-    heaviest = found.z[np.argsort(-found.weights)[:_HEAVIEST]]
+    heaviest = found.z[np.argsort(-found.weights)[: tuning.suspects]]
     return found.target, np.vstack([heaviest, found.target.node_z])

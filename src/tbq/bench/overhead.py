@@ -134,7 +134,7 @@ def _state_after(d: int, runs: int, population: int) -> engine.State:
 
 def _fit(state: engine.State, n: int, memory: training.Memory) -> tuple[Surrogate[Any], training.Memory]:
     runs = training.Runs(state.evaluations[:n], state.prior, state.settings, None)
-    return training.fit(runs, 1.0, state.settings.inflation, memory)
+    return training.fit(runs, 1.0, state.settings.tuning.inflation_start, memory)
 
 
 # --- the paper's size ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_origin, get_type_hints
 
 import numpy as np
 import tomli_w
@@ -32,6 +32,7 @@ from pydantic import (
     Tag,
     ValidationError,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 
@@ -39,15 +40,17 @@ from tbq.cli import distributions
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
 from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.options import EngineOptions, Option, described
 from tbq.problem.prior import Prior
-from tbq.problem.settings import Settings, learnable, resolve
+from tbq.problem.settings import Settings, resolve
+from tbq.run.options import RunOptions
 from tbq.simulate.command import CommandModel
 from tbq.simulate.textfiles import read_csv
 from tbq.simulate.umbridge import UmBridgeModel
 
 Simulator = Callable[[Array], Any]
 _KINDS = ("python", "command", "url")
-_NOT_SETTINGS = {"batch_size", "workers", "timeout", "retries", "warm_start", "seed"}  # how to run, not what to find
+_NOT_IN_FILES = {"journal", "executor", "vectorized", "progress"}
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
@@ -155,26 +158,27 @@ class DataTable(Table):
     normalized: bool = True
 
 
-class RunTable(Table):
-    """The arguments of :func:`tbq.infer`, and ``workers``: how many runs at a time."""
+def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
+    """An option as a key of the ``[run]`` table: its type there, and its default with what it must not be below."""
+    if name == "tolerance":
+        return Numbers, option.default
+    if name == "warm_start":
+        return PathHere | None, option.default
+    words = str if get_origin(hint) is Literal or name == "acquisition" else hint  # which words there are is said later
+    return words, Field(default=option.default, ge=option.least, gt=option.above)
 
-    algorithm: str = "tbq"
-    acquisition: str = "peur"
-    search: str = "auto"
-    surrogate: str = "auto"
-    kernel: str = "auto"
-    tolerance: Numbers = 0.04
-    temper_cov: float = 0.75
-    n_initial: int | None = None
-    population: int | None = None
-    chain_length: int | None = None
-    max_evaluations: int | None = None
-    batch_size: int = Field(default=1, ge=1)
-    workers: int = Field(default=1, ge=1)
-    timeout: float | None = Field(default=None, gt=0)
-    retries: int = Field(default=0, ge=0)
-    warm_start: PathHere | None = None
-    seed: int | None = Field(default=None, ge=0)
+
+def _run_keys() -> dict[str, Any]:
+    """The options of :func:`tbq.infer` that a file can hold: the others are functions, or the command line's own."""
+    hints, options = get_type_hints(RunOptions), described(RunOptions)
+    return {n: _in_file(n, hints[n], o) for n, o in options.items() if n not in _NOT_IN_FILES}
+
+
+# The options of :func:`tbq.infer`, and ``workers``: how many runs at a time.
+if TYPE_CHECKING:
+    RunTable = Any  # made of their definition, which a type checker does not see
+else:
+    RunTable = create_model("RunTable", __base__=Table, workers=(int, Field(default=1, ge=1)), **_run_keys())
 
 
 def _kind(model: Any) -> str | None:
@@ -237,10 +241,10 @@ class Case(Table):
 
     def settings(self, surrogate: str | None = None) -> Settings:
         """The run's settings, with those left to us chosen; or those of another surrogate."""
-        chosen = self.run.model_dump(exclude=_NOT_SETTINGS)
+        chosen = self.run.model_dump(include=set(described(EngineOptions)))
+        chosen["surrogate"] = surrogate or chosen["surrogate"]
         with _named("run."):
-            chosen["surrogate"] = learnable(surrogate or self.run.surrogate, self.data is not None)
-            return resolve(len(self.parameters), **chosen)
+            return resolve(len(self.parameters), outputs=self.data is not None, **chosen)
 
     def arguments(self) -> dict[str, Any]:
         """What :func:`tbq.infer` is to be called with."""

@@ -84,7 +84,7 @@ class Conclusion:
     seed: int | None = None
     notes: tuple[str, ...] = ()  # what speaks against the surrogate
     weights: Array = field(default_factory=lambda: np.empty(0))  # (m,) of the points that the evidence was taken over
-    surprises: tuple[float, ...] = ()  # squared z-scores of runs that mattered, predicted before they were made
+    squared_z: tuple[float, ...] = ()  # squared z-scores of runs that mattered, predicted before they were made
 
     @property
     def log_evidence_sd(self) -> float:

@@ -18,13 +18,13 @@ class Population:
     """Points to integrate and search over: some of the prior's, the others moved to the last stage's posterior.
 
     The moved ones follow the density q = E[L^γ] relative to the prior; all together they are a sample of
-    the mixture (1 − s) q/c + s, where s is the share of the prior's own points.
+    the mixture (1 − s) q/c + s, where s is the fraction of the prior's own points.
     """
 
     z: Array
     log_density: Array  # of the mixture, relative to the prior's, at the points
     gamma: float = 0.0
-    share: float = 1.0
+    prior_fraction: float = 1.0  # s
     surrogate: Surrogate[Any] | None = None  # None where all points are the prior's
     log_constant: float = 0.0  # log c
 
@@ -38,13 +38,13 @@ class Population:
         if self.surrogate is None:
             return np.zeros(len(z))
         log_q = self.surrogate.log_mean(self.surrogate.at(z), self.gamma)
-        return _log_mixture(log_q, self.log_constant, self.share)
+        return _log_mixture(log_q, self.log_constant, self.prior_fraction)
 
 
-def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
-    if share == 0.0:
+def _log_mixture(log_q: Array, log_constant: float, s: float) -> Array:
+    if s == 0.0:
         return log_q - log_constant
-    return np.logaddexp(np.log1p(-share) + log_q - log_constant, np.log(share))
+    return np.logaddexp(np.log1p(-s) + log_q - log_constant, np.log(s))
 
 
 def follow(
@@ -55,7 +55,7 @@ def follow(
     *,
     size: int,
     steps: int,
-    share: float,
+    prior_fraction: float,
     rng: np.random.Generator,
 ) -> tuple[Population, moves.Moved]:
     """Resample the population towards E[L^γ], move it by Markov chains, and add fresh points of the prior."""
@@ -65,12 +65,12 @@ def follow(
 
     at_old = log_q(old.z)
     _, weights = moments.normalise(at_old + old.log_weights)
-    n_prior = round(share * size)
+    n_prior = round(prior_fraction * size)
     start = old.z[moments.systematic_resample(weights, size - n_prior, rng)]
     moved = moves.move(start, log_q, prior.log_density_working, steps, rng)
     log_constant = moments.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
     fresh = prior.to_working(prior.sample(n_prior, rng, "sobol")) if n_prior else np.empty((0, prior.dim))
     at_new = np.concatenate([moved.log_likelihood, log_q(fresh)]) if n_prior else moved.log_likelihood
-    log_density = _log_mixture(at_new, log_constant, share)
-    population = Population(np.vstack([moved.z, fresh]), log_density, gamma, share, surrogate, log_constant)
+    log_density = _log_mixture(at_new, log_constant, prior_fraction)
+    population = Population(np.vstack([moved.z, fresh]), log_density, gamma, prior_fraction, surrogate, log_constant)
     return population, moved

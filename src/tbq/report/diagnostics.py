@@ -165,7 +165,7 @@ def doubts(result: Result) -> list[Finding]:
 
 def surprise(result: Result) -> list[Finding]:
     """Were the last runs what they were expected to be before they were made?"""
-    last = np.sqrt(result.surprises[-_LAST:])
+    last = np.sqrt(result.squared_z[-_LAST:])
     if len(last) < _FEWEST:
         return []
     rms = _rms(last)

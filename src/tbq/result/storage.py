@@ -160,6 +160,7 @@ def _describe(result: Result) -> Description:
 def _result(d: Description, prior: Prior | None, likelihood: GaussianLikelihood | None) -> Result:
     prior = _prior(d["prior"], prior)
     likelihood = _likelihood(d["likelihood"], likelihood)
+    d = {**d, "squared_z": d.get("squared_z", d.get("surprises", ()))}  # its name in older files
     stored = {f.name: d[f.name] for f in fields(Result) if f.name in d}  # what came later than the file has its default
     described = {
         "prior": prior,

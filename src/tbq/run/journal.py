@@ -38,6 +38,7 @@ from tbq.problem.records import (
     same_prior,
 )
 from tbq.problem.settings import Settings
+from tbq.problem.tuning import Tuning
 
 FORMAT = 1
 FILE = "journal.jsonl"
@@ -249,25 +250,37 @@ def header_of(prior: Prior, settings: Settings, seed: int, version: str, known: 
 
 def check_header(header: Record, prior: Prior, settings: Settings, seed: int | None, version: str, path: Path) -> None:
     """Refuse to go on with a run that is not the one the journal is of."""
-    differences = []
     if header.get("format") != FORMAT:
-        differences.append(f"its format was {header.get('format')!r}, is {FORMAT}")
-    else:
-        if header["version"] != version:
-            differences.append(f"tbq was {header['version']}, is {version}")
-        if seed is not None and header["seed"] != seed:
-            differences.append(f"seed was {header['seed']}, is {seed}")
-        if not same_prior(header["prior"], prior):
-            differences.append(f"prior was {header['prior']['description']}, is {prior!r}")
-        now = _plain(asdict(settings))
-        for name in sorted(header["settings"].keys() | now.keys()):
-            if header["settings"].get(name) != now.get(name):
-                differences.append(f"{name} was {header['settings'].get(name)!r}, is {now.get(name)!r}")
+        raise _refused(path, f"it has format {header.get('format')!r}, and this tbq reads format {FORMAT}")
+    differences = []
+    if header["version"] != version:
+        differences.append(f"tbq was {header['version']}, is {version}")
+    if seed is not None and header["seed"] != seed:
+        differences.append(f"seed was {header['seed']}, is {seed}")
+    if not same_prior(header["prior"], prior):
+        differences.append(f"prior was {header['prior']['description']}, is {prior!r}")
+    was, now = dict(header["settings"]), _plain(asdict(settings))
+    tuned = _differences(was.pop("tuning", {}), now.pop("tuning"))
+    for name in ("otherwise", "check_runs", "climb"):  # they follow from the others
+        was.pop(name, None), now.pop(name)
+    differences += _differences(was, now)
     if differences:
-        raise TbqError(
-            f"journal: {path} is of another run: {'; '.join(differences)}. To use its evaluations in a new run, "
-            f"give another journal and warm_start={str(path.parent)!r}"
+        raise _refused(path, f"it is of another run: {'; '.join(differences)}")
+    if tuned:
+        raise _refused(
+            path,
+            f"it was written by an engine that was tuned otherwise ({'; '.join(tuned)}), and replays only with that",
         )
+
+
+def _differences(was: Record, now: Record) -> list[str]:
+    names = sorted(was.keys() | now.keys())
+    return [f"{n} was {was.get(n)!r}, is {now.get(n)!r}" for n in names if was.get(n) != now.get(n)]
+
+
+def _refused(path: Path, why: str) -> TbqError:
+    go_on = f"give another journal and warm_start={str(path.parent)!r}"
+    return TbqError(f"journal: {path} cannot be gone on with: {why}. To use its evaluations in a new run, {go_on}")
 
 
 def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief] = (), seconds: float = 0.0) -> Record:
@@ -294,8 +307,10 @@ def settings_of(record: Record) -> Settings:
     """The settings that a header has. A function that was one of them is its name."""
     known = {f.name for f in fields(Settings)}
     settings: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record.items() if k in known}
-    fallback = settings_of(record["fallback"]) if record.get("fallback") else None
-    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"]), "fallback": fallback})
+    tuning: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record["tuning"].items()}
+    settings["tuning"] = Tuning(**tuning)
+    settings["otherwise"] = settings_of(record["otherwise"]) if record.get("otherwise") else None
+    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"])})
 
 
 def known_of(header: Record) -> list[Evaluation]:

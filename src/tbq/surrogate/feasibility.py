@@ -73,7 +73,7 @@ class Region:
             total += weight * np.exp((product * sine - squares) / (1.0 - sine**2))
         return total * top / (4.0 * np.pi)
 
-    def believe(self, z: Array) -> Region:
+    def condition_on_mean(self, z: Array) -> Region:
         """After a run at z that ends as expected."""
         latent = self.gp.project(z[None, :])
         _, site = probit.match(np.where(latent.mean > 0.0, 1.0, -1.0), latent.mean, latent.variance + _LEAST_VARIANCE)
@@ -159,8 +159,8 @@ class Bounded:
         p = new.side.probability
         return self.region.covariance(new.side, nodes.side) / np.outer(np.sqrt(p * (1.0 - p)), nodes.side.probability)
 
-    def believe(self, z: Array) -> Bounded:
-        return Bounded(self.inner.believe(z), self.region.believe(z))
+    def condition_on_mean(self, z: Array) -> Bounded:
+        return Bounded(self.inner.condition_on_mean(z), self.region.condition_on_mean(z))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Bounded]:
         for inner, region in zip(self.inner.alternatives(n, rng), self.region.alternatives(n, rng), strict=False):

@@ -34,7 +34,7 @@ class Warp:
     """
 
     top: float
-    depth: float = 8.0
+    depth: float  # nats below the top from where on values are compressed
 
     def forward(self, g: Array) -> Array:
         below = np.maximum(self.top - g, 0.0)
@@ -127,7 +127,7 @@ class LogNormal:
         """PEUR's double integral without pairing: Σ_kl w_k w_l (e^{a_k a_l} − 1) = Σ_n (Σ_k w_k a_kⁿ)²/n!."""
         return _double_sums(self._shift(new, nodes, gamma), weights)
 
-    def believe(self, z: Array) -> LogNormal:
+    def condition_on_mean(self, z: Array) -> LogNormal:
         mean = float(self.gp.project(z[None, :]).mean[0])
         return replace(self, gp=self.gp.condition(z, mean, self._new_noise))
 

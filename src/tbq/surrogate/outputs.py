@@ -135,7 +135,7 @@ class Outputs:
         parts = [_double_sum(shares[:, i : i + block], x, weights) for i in range(0, shares.shape[1], block)]
         return np.concatenate(parts)
 
-    def believe(self, z: Array) -> Outputs:
+    def condition_on_mean(self, z: Array) -> Outputs:
         def known(c: Component) -> Component:
             mean = float(c.gp.project(z[None, :]).mean[0])
             return replace(c, gp=c.gp.condition(z, mean, float(np.min(c.gp.noise))))

@@ -71,7 +71,7 @@ class Surrogate(Protocol[P]):
     def revealed_variance(self, new: P, nodes: P, weights: Array, gamma: float) -> Array:
         """Σ_kl w_k w_l (ρ⁺(z_k, z_l) − 1) for a run at each new point, shape (n_new,)."""
 
-    def believe(self, z: Array) -> Self:
+    def condition_on_mean(self, z: Array) -> Self:
         """The surrogate after a run at one point z that returns just what is expected there."""
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Self]:
