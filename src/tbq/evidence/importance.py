@@ -174,6 +174,7 @@ def dependent_blocks(y: Array) -> list[IntArray]:
 
 
 def _fit_block(y: Array, columns: IntArray, floor: float = 1e-3) -> Block:
+    """A mixture of some coordinates: half of the draws choose how many components, all of them which."""
     part, half, d = y[:, columns], len(y) // 2, len(columns)
     best, best_score = None, -np.inf
     for k in _COMPONENTS:
@@ -183,11 +184,12 @@ def _fit_block(y: Array, columns: IntArray, floor: float = 1e-3) -> Block:
         score = float(fitted.log_density(part[half:]).mean())
         if score < best_score + 0.005:
             break
-        best, best_score = fitted, score
+        best, best_score = k, score
     if best is None:  # fewer draws than one component needs
         return Block(columns, np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-    factors = np.asarray(np.linalg.cholesky(best.covariances), dtype=float)
-    return Block(columns, best.weights, best.means, _INFLATION * factors)
+    fitted = fit_gaussians(part, best, floor)
+    factors = np.asarray(np.linalg.cholesky(fitted.covariances), dtype=float)
+    return Block(columns, fitted.weights, fitted.means, _INFLATION * factors)
 
 
 def sample(

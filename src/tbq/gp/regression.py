@@ -1,7 +1,8 @@
 """The exact Gaussian process: fit, predict, condition on one more point, leave one out.
 
 Values y = h(x)ᵀβ + f(x) + noise, with f ~ GP(0, k) and coefficients β of the mean under a wide normal prior. To the
-diagonal come the caller's noise, a share `NUGGET` of the variance and, where rounding asks for it, more noise.
+diagonal come the caller's noise, a fraction `NUGGET` of the variance and, where rounding leaves no factor without it,
+jitter of up to 1e-8 of the variance, which is in the factors alone: the noise stays what the caller gave.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tbq.gp.linalg import cholesky, solve
 Basis = Literal["constant", "linear", "quadratic"]
 
 NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
-_MORE = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # noise, in the same units, that is added until it does
+_JITTER = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # more of it, tried in turn where rounding leaves no factor
 COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 2**13  # points from which on a set is large
 _BLOCK_ELEMENTS = 2**22  # of a covariance with the training points, computed at once where the set is large
@@ -173,10 +174,10 @@ def build(
     """
     problem = Problem.of(x, y, noise, kernel, basis, units)
     factors = problem.extend(known, parameters) if known is not None else None
-    for more in _MORE:
+    for jitter in _JITTER:
         if factors is None:
-            problem = replace(problem, noise=problem.noise + more * kernel.diagonal(parameters, x))
-            factors = problem.factorise(parameters)
+            more = problem.noise + jitter * kernel.diagonal(parameters, x)
+            factors = replace(problem, noise=more).factorise(parameters)
     if factors is None:
         raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
     score = problem.score(factors, parameters)
