@@ -82,7 +82,7 @@ def test_few_and_repeated_draws_are_survived():
 def test_draws_that_are_all_one_point_still_make_a_proposal():
     rng = np.random.default_rng(0)
     same = np.tile([0.3, -0.2], (100, 1))
-    for mixture in (importance.fit_bells(same, rng), importance.fit_mixture(same, LOW, HIGH, rng)):
+    for mixture in (importance.fit_student_mixture(same, rng), importance.fit_mixture(same, LOW, HIGH, rng)):
         draws = importance.sample(mixture, rng.uniform(-4, 4, (400, 2)), log_prior, 400, rng)
         assert np.isfinite(draws.log_weights).all()
 

@@ -182,7 +182,7 @@ def test_leave_one_out_is_left_out_where_the_surrogate_does_not_know_a_run(good)
 
 def test_a_result_without_weights_or_predictions_says_nothing_of_them(good):
     more, less = replace(good, squared_z=(1.0,) * 10), replace(good, weights=np.empty(0), squared_z=())
-    assert set(by_name(more)) - set(by_name(less)) == {"quadrature", "quadrature's tail", "surprise"}
+    assert set(by_name(more)) - set(by_name(less)) == {"quadrature", "quadrature's tail", "predictions"}
 
 
 # --- each finding -------------------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ def test_a_population_that_did_not_move_is_noticed_with_its_stage(good):
 
 
 def test_surprising_runs_are_noticed(good):
-    assert failing(replace(good, squared_z=(0.1,) * 30 + (16.0,) * 10)) == {"surprise"}
-    assert by_name(replace(good, squared_z=(16.0,) * 10))["surprise"].value == pytest.approx(4.0)
+    assert failing(replace(good, squared_z=(0.1,) * 30 + (16.0,) * 10)) == {"predictions"}
+    assert by_name(replace(good, squared_z=(16.0,) * 10))["predictions"].value == pytest.approx(4.0)
 
 
 def test_a_posterior_that_leans_against_its_prior_is_noticed():

@@ -1,4 +1,4 @@
-"""What a run is for, other than the stage it is made in: a look over the whole prior, or a doubt before the end."""
+"""What a run is for, other than its stage: exploring the whole prior, or settling a question before the end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def beyond(z: Array, tuning: Tuning, prior: Prior, rng: np.random.Generator) -> 
 
 
 def unsettled(found: Assessment, tuning: Tuning) -> tuple[Target, Array]:
-    """What a last look at the evidence leaves to be asked: where its error is, or where another surrogate differs."""
+    """What an assessment of the evidence leaves open: where its error is, or where another surrogate differs."""
     if found.of_hyperparameters > max(found.of_surrogate, found.of_quadrature):
         return found.target, found.suspect[None, :]
     heaviest = found.z[np.argsort(-found.weights)[: tuning.suspects]]

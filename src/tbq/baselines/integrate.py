@@ -23,7 +23,7 @@ from tbq.problem.prior import Prior, check_prior
 IntegralAcquisition = Literal["gmu", "pvc", "abs_pvc"]
 
 _NOISE = 1e-7  # sd of the values' noise, in units of their spread
-_ROUNDING = 1e-12  # spread of values that are all the same, as a share of them
+_ROUNDING = 1e-12  # spread of values that are all the same, as a fraction of them
 _VANISHING = 1e-150  # whose square is hardly a number any more
 _POOL = 512
 _IN_A_ROW = 2

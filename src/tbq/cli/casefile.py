@@ -263,7 +263,7 @@ class Case(Table):
         settings = self.settings()
         chosen = ("n_initial", "population", "chain_length", "max_evaluations")
         numbers = {key: getattr(settings, key) for key in chosen}
-        asked = self.settings("log_likelihood").tolerance  # of which outputs take their share
+        asked = self.settings("log_likelihood").tolerance  # of which outputs are asked for a part
         update = {**numbers, "tolerance": list(asked), "seed": seed}
         return self.model_copy(update={"run": self.run.model_copy(update=update)})
 

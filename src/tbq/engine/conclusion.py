@@ -37,7 +37,7 @@ def conclude(state: State) -> Conclusion:
         history=state.history,
         stop=state.stop or Stop.UNFINISHED,
         seed=state.seed,
-        notes=(state.memory.doubt,) if state.memory.doubt else (),
+        notes=(state.memory.objection,) if state.memory.objection else (),
         weights=known.weights,
         squared_z=state.squared_z,
     )

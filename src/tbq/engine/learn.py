@@ -84,14 +84,14 @@ def _end(state: State, surrogate: Surrogate[Any]) -> State:
     runs = state.settings.check_runs
     if state.settings.surrogate == "outputs":
         memory = training.compare_with_values(state.runs, state.memory, surrogate, state.population)
-        state, runs = replace(state, memory=memory), max(4, state.prior.dim) if memory.doubt else 0
+        state, runs = replace(state, memory=memory), max(4, state.prior.dim) if memory.objection else 0
     return _plan_check(state, runs) if runs else replace(state, stop=Stop.CONVERGED)
 
 
 def _without_outputs(state: State) -> State:
     """Go on as a run that never saw the outputs."""
     assert state.settings.otherwise is not None
-    memory = replace(state.memory, doubt=training.GAVE_UP)
+    memory = replace(state.memory, objection=training.GAVE_UP)
     population = (*state.past, state.population)[0]
     state = replace(state, settings=state.settings.otherwise, memory=memory, population=population)
     return replace(state, past=(), stages=(), satisfied=0, learned=None, squared_z=())

@@ -1,4 +1,4 @@
-"""Does the surrogate of the outputs fit? Three questions that cost no run.
+"""Checks of a surrogate of outputs: three questions that cost no run.
 
 Does each run come out as predicted from all others (a jump does not)? Does the log-likelihood surrogate, trained on the
 same runs, know the evidence better? Does it give another one?
@@ -16,7 +16,7 @@ from tbq.evidence.population import Population
 from tbq.problem.tuning import Tuning
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.outputs import Outputs
-from tbq.surrogate.protocol import WILD, Surrogate
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
 def rough(surrogate: Outputs, tuning: Tuning) -> str:
@@ -80,7 +80,7 @@ def contradicted(outputs: Surrogate[Any], values: Surrogate[Any], population: Po
         points = surrogate.at(population.z)
         log_evidence, weights = moments.normalise(surrogate.log_mean(points, 1.0) + population.log_weights)
         logs.append(log_evidence)
-        covs.append(moments.evidence_cov_bound(surrogate, points, weights, 1.0, WILD))
+        covs.append(moments.evidence_cov_bound(surrogate, points, weights, 1.0, SPREAD_CLIP))
     gap = abs(logs[0] - logs[1])
     if covs[1] > tuning.vague or gap < tuning.disagreement * float(np.linalg.norm(covs)):
         return ""

@@ -52,7 +52,7 @@ class Stage:
     log_ratio_sd: float  # what its surrogate did not know
     effective_sample_size: float  # of the weights that led to it
     acceptance: float  # of the moves that made its population
-    unique: float  # share of its points that moved
+    unique: float  # fraction of its points that moved
 
 
 @dataclass(frozen=True)

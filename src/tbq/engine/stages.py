@@ -18,7 +18,7 @@ from tbq.evidence.moves import Moved
 from tbq.evidence.population import Population, follow
 from tbq.evidence.target import Target
 from tbq.problem.settings import Settings
-from tbq.surrogate.protocol import WILD, Surrogate
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
 def measure(state: State, surrogate: Surrogate[Any]) -> State:
@@ -36,7 +36,7 @@ def measure(state: State, surrogate: Surrogate[Any]) -> State:
     index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
     nodes = points.take(index)
     cov = moments.evidence_cov(surrogate, nodes, node_weights, gamma)
-    bound = moments.evidence_cov_bound(surrogate, points, weights, gamma, WILD)
+    bound = moments.evidence_cov_bound(surrogate, points, weights, gamma, SPREAD_CLIP)
     log_prior = state.prior.log_density_working
     weight = _search_weight(state)
     target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)

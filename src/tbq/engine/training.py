@@ -38,7 +38,7 @@ class Memory:
 
     values: selection.Memory = field(default_factory=selection.Memory)
     outputs: reduction.Memory = field(default_factory=reduction.Memory)
-    doubt: str = ""  # why the outputs may not be modelled well
+    objection: str = ""  # why the outputs may not be modelled well
     compared_at: int = 0  # runs when outputs were last compared with log-likelihoods
 
 
@@ -53,7 +53,7 @@ def fit(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[Sur
     kernel, tuning = runs.settings.kernel, runs.settings.tuning
     surrogate, remembered = reduction.fit(z, outputs, runs.likelihood, runs.prior, kernel, memory.outputs, tuning)
     surrogate = replace(surrogate, inflation=inflation)
-    return surrogate, replace(memory, outputs=remembered, doubt=output_checks.rough(surrogate, tuning))
+    return surrogate, replace(memory, outputs=remembered, objection=output_checks.rough(surrogate, tuning))
 
 
 def fit_values(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[LogNormal, Memory]:
@@ -107,9 +107,9 @@ def better_without_outputs(
 
 
 def compare_with_values(runs: Runs, memory: Memory, surrogate: Surrogate[Any], population: Population) -> Memory:
-    """Ask the log-likelihoods of the same runs for the evidence; a doubt where they contradict, if there was none."""
-    if memory.doubt or any(e.status is Status.INFEASIBLE for e in runs.evaluations):  # they do not know its border
+    """Ask the log-likelihoods of the same runs for the evidence; an objection where they contradict."""
+    if memory.objection or any(e.status is Status.INFEASIBLE for e in runs.evaluations):  # they do not know its border
         return memory
     tuning = runs.settings.tuning
     values, memory = fit_values(runs, 1.0, inflation.inflation(tuning, ()), memory)
-    return replace(memory, doubt=output_checks.contradicted(surrogate, values, population, tuning))
+    return replace(memory, objection=output_checks.contradicted(surrogate, values, population, tuning))

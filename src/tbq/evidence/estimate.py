@@ -25,7 +25,7 @@ from tbq.evidence.target import Target
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
 from tbq.problem.tuning import Tuning
-from tbq.surrogate.protocol import WILD, Surrogate
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _aim(
     rng = stream(seed, "final nodes")
     index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, settings.tuning.nodes, rng)
     nodes = points.take(index)
-    cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=WILD)
+    cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=SPREAD_CLIP)
     target = Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working)
     return target, float(np.sqrt(np.log1p(cov**2)))
 
@@ -143,21 +143,24 @@ def _importance_rule(
 ) -> tuple[Quadrature, Any]:
     """Points of a mixture fitted to the posterior draws, and of the prior; more of them until the error is fine.
 
-    Chains share the modes between them only as well as the populations did; the weighted points of a first, smaller
+    Chains divide between modes only as well as the populations did; the weighted points of a first, smaller
     rule do better, and the final mixture is fitted to those. Where the first one's error is ``enough``, it is taken.
     """
     low, high = prior.working_bounds
     tuning = settings.tuning
     pilots = [
         _weighted_draws(mixture, surrogate, prior, tuning.pilot_points, rng)
-        for mixture in (importance.fit_mixture(posterior, low, high, rng), importance.fit_bells(posterior, rng))
+        for mixture in (
+            importance.fit_mixture(posterior, low, high, rng),
+            importance.fit_student_mixture(posterior, rng),
+        )
     ]
     kind = int(np.argmin([pilot.sd for pilot, _, _ in pilots]))
     rule, points, weights = pilots[kind]
     if rule.sd < enough:
         return rule, points
     draws = rule.z[moments.systematic_resample(weights, len(posterior), rng)]
-    mixture = importance.fit_bells(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
+    mixture = importance.fit_student_mixture(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
     size = tuning.importance_points
     while size <= tuning.most_importance_points:
         rule, points, _ = _weighted_draws(mixture, surrogate, prior, size, rng)
@@ -168,14 +171,14 @@ def _importance_rule(
 
 
 def _weighted_draws(
-    mixture: importance.Mixture | importance.Bells,
+    mixture: importance.Mixture | importance.StudentMixture,
     surrogate: Surrogate[Any],
     prior: Prior,
     n: int,
     rng: np.random.Generator,
 ) -> tuple[Quadrature, Any, Array]:
     """Points of a mixture and of the prior as a rule, as the surrogate sees them, and their posterior weights."""
-    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * n), rng, "sobol"))
+    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_FRACTION * n), rng, "sobol"))
     draws = importance.sample(mixture, of_prior, prior.log_density_working, n, rng)
     points = surrogate.at(draws.z)
     _, weights = moments.normalise(surrogate.log_mean(points, 1.0) + draws.log_weights)
@@ -190,11 +193,11 @@ def _relative_error(weights: Array, total: int, prior: Prior) -> float:
 
 
 def _draws(z: Array, weights: Array, chains: Array, plenty: float, rng: np.random.Generator) -> Array:
-    """Posterior draws: of the weighted points where there are plenty, which share the modes better than chains."""
+    """Posterior draws: of the weighted points where there are plenty, which divide between modes better than chains."""
     if moments.effective_sample_size(weights) < plenty * len(chains):
         return chains
     order = np.argsort(z @ np.linalg.svd(chains - chains.mean(axis=0), full_matrices=False)[2][0])
-    index = order[moments.systematic_resample(weights[order], len(chains), rng)]  # in order: each mode has its share
+    index = order[moments.systematic_resample(weights[order], len(chains), rng)]  # in order: each mode has its part
     return z[rng.permutation(index)]
 
 

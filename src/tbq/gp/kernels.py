@@ -165,8 +165,8 @@ class AdditiveKernel:
 
     def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
         lengths, single, pair = self._split(parameters, a.shape[1])
-        share = single + 0.5 * pair.sum(axis=1)
-        active = np.flatnonzero(share > 1e-8 * share.sum())
+        fraction = single + 0.5 * pair.sum(axis=1)
+        active = np.flatnonzero(fraction > 1e-8 * fraction.sum())
         single, half = single[active, None], 0.5 * pair[np.ix_(active, active)]
         left, right = _exponents((a / lengths)[:, active].T, (b / lengths)[:, active].T)
         value = np.empty((len(a), len(b)))

@@ -22,7 +22,7 @@ from tbq.gp.linalg import cholesky, solve
 
 Basis = Literal["constant", "linear", "quadratic"]
 
-NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
+NUGGET = 1e-12  # fraction of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
 _JITTER = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # more of it, tried in turn where rounding leaves no factor
 COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 2**13  # points from which on a set is large
@@ -63,7 +63,7 @@ class Projection:
     mean: Array
     variance: Array
     v: Array  # L⁻¹ k(X, x)
-    u: Array  # share of the mean's uncertain coefficients
+    u: Array  # (p, n): what the mean's uncertain coefficients add
     again: Callable[[Array], Projection] | None = None
 
     def take(self, index: IntArray) -> Projection:
@@ -152,8 +152,8 @@ class GP:
         """Mean and variance (noise included) of each value as predicted from all the others."""
         f = self.factors
         inverse = solve(f.chol, np.eye(len(self.x)), overwrite=True)
-        share = solve(f.chol_basis, f.basis.T @ inverse, overwrite=True)
-        diagonal = _squares(inverse) - _squares(share)
+        projected = solve(f.chol_basis, f.basis.T @ inverse, overwrite=True)
+        diagonal = _squares(inverse) - _squares(projected)
         return self.y - (inverse.T @ f.residual) / diagonal, 1.0 / diagonal
 
 
@@ -270,10 +270,10 @@ class Problem:
         if f is None:
             return -np.inf, np.zeros_like(parameters)
         alpha = solve(f.chol, f.residual, transposed=True)
-        share = solve(f.chol_basis, solve(f.chol, f.basis, transposed=True).T)
-        # ααᵀ − K⁻¹ + shareᵀshare, of which LAPACK fills one triangle: each element beside the diagonal counts twice
+        projected = solve(f.chol_basis, solve(f.chol, f.basis, transposed=True).T)
+        # ααᵀ − K⁻¹ + PᵀP, P the projected basis; LAPACK fills one triangle: elements beside the diagonal count twice
         weights, _ = lapack.dpotri(f.chol, lower=1)
-        weights = blas.dsyrk(2.0, share, trans=1, beta=-2.0, c=weights, lower=1, overwrite_c=1)
+        weights = blas.dsyrk(2.0, projected, trans=1, beta=-2.0, c=weights, lower=1, overwrite_c=1)
         weights = blas.dsyr(2.0, alpha, lower=1, a=weights, overwrite_a=1).T
         weights.reshape(-1)[:: len(alpha) + 1] *= 0.5 * (1.0 + NUGGET)  # the nugget scales with the kernel
         gradient = 0.5 * contract(weights)

@@ -18,7 +18,7 @@ from tbq.problem.coordinates import LEVELS, Axis, choose_axis
 Method = Literal["random", "lhs", "sobol"]
 Seed = int | np.random.Generator | None
 
-_VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's share of the prior
+_VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's fraction of the prior
 _TAIL = 1e-9  # an unbounded axis is searched between these quantiles
 
 
@@ -92,7 +92,7 @@ class Prior:
         if self.constraint is None or n == 0:
             return self.from_uniform(_uniform(n, self.dim, method, rng))
         size = int(1.2 * n / self.constraint_mass) + 8
-        while True:  # ends: the constraint holds on a measurable share of the prior
+        while True:  # ends: the constraint holds on a measurable fraction of the prior
             theta = self.from_uniform(_uniform(size, self.dim, method, rng))
             kept = theta[self._feasible(theta)]
             if len(kept) >= n:

@@ -34,7 +34,9 @@ class Marginal:
     median: float
     high: float
     mode: float  # of all parameters together
-    narrowed: float  # share of the prior's 90 % interval that the data have taken away; negative where they widened it
+    narrowed: (
+        float  # fraction of the prior's 90 % interval that the data have taken away; negative where they widened it
+    )
 
 
 def marginals(result: Result) -> list[Marginal]:

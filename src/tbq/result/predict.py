@@ -113,12 +113,12 @@ def _outputs(found: list[Answer], n: int) -> tuple[tuple[str, ...] | None, list[
     rows: list[Array | None] = []
     messages: list[str] = []
     for answer in found:
-        share = n // len(found)  # all, where the model takes all at once
+        fraction = n // len(found)  # all, where the model takes all at once
         try:
-            named, block = _block(answer, share)
+            named, block = _block(answer, fraction)
         except (TypeError, ValueError) as error:
-            rows += [None] * share
-            messages += [str(error)] * share
+            rows += [None] * fraction
+            messages += [str(error)] * fraction
             continue
         if width is None:
             names, width = named, block.shape[1]

@@ -137,8 +137,8 @@ class Bounded:
         return self.inner.log_likelihood(points.inner)
 
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
-        share = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
-        return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(share, -1.0 + 1e-12))
+        relative = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
+        return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(relative, -1.0 + 1e-12))
 
     def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
         return self.inner.log_ratio_diagonal(points.inner, gamma) - special.log_ndtr(points.side.t)
@@ -155,7 +155,7 @@ class Bounded:
         return new.side.probability * of_value + (self._border_shift(new, nodes) @ weights) ** 2
 
     def _border_shift(self, new: Points, nodes: Points) -> Array:
-        """By what share of itself (1 sd) a run at each new point moves E[F] at each node; (n_new, n_nodes)."""
+        """By what fraction of itself (1 sd) a run at each new point moves E[F] at each node; (n_new, n_nodes)."""
         p = new.side.probability
         return self.region.covariance(new.side, nodes.side) / np.outer(np.sqrt(p * (1.0 - p)), nodes.side.probability)
 

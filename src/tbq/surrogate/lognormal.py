@@ -17,12 +17,12 @@ import numpy as np
 from tbq.common.types import Array, IntArray
 from tbq.gp.fitting import hyperparameter_draws
 from tbq.gp.regression import GP, NUGGET, Projection
-from tbq.surrogate.protocol import WILD, rows_at
+from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
 
 _FEW_TERMS = 8  # after which nodes may be dropped
-_TAME = 0.7  # |a| of nodes that may be: with |a| up to five, what they add shrinks at least threefold per term
+_SMALL = 0.7  # |a| of nodes that may be: with |a| up to five, what they add shrinks at least threefold per term
 _MOST_TERMS = 120  # more than |a| of five nats needs
-_NEGLIGIBLE = 1e-10  # share of a sum that its further terms may have
+_NEGLIGIBLE = 1e-10  # fraction of a sum that its further terms may have
 
 
 @dataclass(frozen=True)
@@ -142,17 +142,17 @@ class LogNormal:
     def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:
         """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes).
 
-        The excess over ``WILD`` is compressed into one nat.
+        The excess over ``SPREAD_CLIP`` is compressed into one nat.
         """
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
         predictive = new.slope * np.sqrt(new.latent.variance + noise)
         a = self.covariance(new, nodes)
         a *= (self.inflation * gamma / predictive)[:, None]
-        if _largest(a) > WILD:
-            wild = np.abs(a) > WILD
-            excess = np.abs(a[wild]) - WILD
-            a[wild] = np.sign(a[wild]) * (WILD + excess / (1.0 + excess))
+        if _largest(a) > SPREAD_CLIP:
+            large = np.abs(a) > SPREAD_CLIP
+            excess = np.abs(a[large]) - SPREAD_CLIP
+            a[large] = np.sign(a[large]) * (SPREAD_CLIP + excess / (1.0 + excess))
         return a
 
 
@@ -177,9 +177,9 @@ def _double_sums(a: Array, weights: Array) -> Array:
         if n % 2 == 0 and rest < 0.5 and np.all(2.0 * rest * term <= _NEGLIGIBLE * total):
             break
         if n % _FEW_TERMS == 0 and a.shape[1]:
-            wild = np.maximum(np.max(a, axis=0), -np.min(a, axis=0)) > _TAME
-            tame = sums - power[:, wild].sum(axis=1)
-            if np.all(2.0 * tame * (2.0 * sums + tame) / factorial <= _NEGLIGIBLE * total):
-                a, power = a[:, wild], power[:, wild]
+            large = np.maximum(np.max(a, axis=0), -np.min(a, axis=0)) > _SMALL
+            small = sums - power[:, large].sum(axis=1)
+            if np.all(2.0 * small * (2.0 * sums + small) / factorial <= _NEGLIGIBLE * total):
+                a, power = a[:, large], power[:, large]
         power *= a
     return total

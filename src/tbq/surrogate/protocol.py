@@ -22,8 +22,8 @@ from scipy.spatial import distance
 from tbq.common.types import Array, IntArray
 
 # The most nats (1 sd) that anything is believed to move the log-likelihood by. Beyond, expectations of exponentials
-# rest on events no one will see, and a few wild points would rule.
-WILD = 4.0
+# rest on events no one will see, and a few points of large spread would rule.
+SPREAD_CLIP = 4.0
 _SAME = 1e-9  # points this close in working coordinates are one run
 
 
