@@ -24,8 +24,8 @@ class Check:
     """Points to run and the log-likelihoods expected of them."""
 
     first_id: int
-    theta: Array
-    expected: Array
+    theta: Array  # (n, d)
+    expected: Array  # (n,) log-likelihoods
     n_draws: int  # of the points, the first so many are posterior draws
     threshold: float  # log-likelihood below which a point does not matter
     tolerance: float  # on the evidence

@@ -27,8 +27,8 @@ _STEP = 1e-4  # of the central differences: values are smooth at the scale of a 
 class Domain:
     """Where a run may be proposed, in working coordinates."""
 
-    low: Array
-    high: Array
+    low: Array  # (d,)
+    high: Array  # (d,)
     contains: Callable[[Array], BoolArray]
 
 
@@ -42,7 +42,7 @@ def domain_of(prior: Prior) -> Domain:
 class Choice:
     """A proposed point, what the acquisition function said of it, and which function it was."""
 
-    z: Array
+    z: Array  # (d,)
     value: float
     acquisition: str
 

@@ -55,8 +55,8 @@ class Posterior:
 
     gp: gps.GP
     measure: Measure
-    v: Array
-    u: Array
+    v: Array  # (n,): L⁻¹ of the kernel means at the points
+    u: Array  # (p,): what the mean's uncertain coefficients add
     mean: float
     variance: float
 

@@ -85,8 +85,8 @@ class Uniform:
 class Sampled1D:
     """Any other marginal, by Gauss–Legendre quadrature over its quantiles."""
 
-    nodes: Array
-    weights: Array
+    nodes: Array  # (n,)
+    weights: Array  # (n,)
 
     def mean(self, kernel: Kernel, length: float, x: Array) -> Array:
         return kernel.matrix(_unit(length), x[:, None], self.nodes[:, None]) @ self.weights
@@ -118,7 +118,7 @@ class ProductMeasure:
 class SampledMeasure:
     """A dependent or constrained prior, as a quasi-random sample of it."""
 
-    z: Array
+    z: Array  # (n, d)
 
     def mean(self, kernel: Kernel, parameters: Array, x: Array) -> Array:
         return kernel.matrix(parameters, x, self.z).mean(axis=1)

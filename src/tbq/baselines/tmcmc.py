@@ -28,7 +28,7 @@ class SampledPosterior:
 
     log_evidence: float
     log_evidence_sd: float
-    samples: Array
+    samples: Array  # (n, d)
     stages: tuple[Stage, ...]
     n_evaluations: int
     n_failed: int  # evaluations that gave no number; they count as zero likelihood

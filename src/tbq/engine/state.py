@@ -30,8 +30,8 @@ class Learned:
     stage: int
     surrogate: Surrogate[Any]
     target: Target
-    candidates: Array  # points worth ranking
-    weights: Array  # of the population, at γ
+    candidates: Array  # (m, d) points to rank, in working coordinates
+    weights: Array  # (n,) of the population, at γ
     log_evidence: float  # of the tempered posterior
     cov: float
     bound: float

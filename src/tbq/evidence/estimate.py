@@ -32,8 +32,8 @@ from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 class Quadrature:
     """Points and log-weights with Z = Σ e^{ω_k} E[L(z_k)], and the relative Monte-Carlo error of that."""
 
-    z: Array
-    log_weights: Array
+    z: Array  # (n, d)
+    log_weights: Array  # (n,)
     sd: float
 
 
@@ -44,15 +44,15 @@ class Assessment:
     surrogate: Surrogate[Any]
     posterior: Population
     moved: Moved
-    draws: Array  # of the posterior
+    draws: Array  # (m, d) of the posterior
     rule: Quadrature
-    weights: Array  # of the rule's points: the posterior
+    weights: Array  # (n,) of the rule's points: the posterior
     log_evidence: float
     of_surrogate: float
     of_hyperparameters: float
     of_quadrature: float
     target: Target  # what a further run should improve
-    suspect: Array  # the point in which the most deviant surrogate believes most
+    suspect: Array  # (d,): the heaviest point of the surrogate whose evidence differs most
 
     @property
     def z(self) -> Array:

@@ -40,8 +40,8 @@ _EMPTY = 1e-10  # points that a component must have, so that its moments exist
 class Margin:
     """A piecewise linear distribution function of one coordinate."""
 
-    knots: Array
-    levels: Array  # the function at the knots, from 0 to 1
+    knots: Array  # (k,)
+    levels: Array  # (k,): the function at the knots, from 0 to 1
 
     def to_normal(self, x: Array) -> tuple[Array, Array]:
         """Φ⁻¹(F(x)) and the log-density that a standard normal there has at x."""
@@ -58,9 +58,9 @@ class Margin:
 class Block:
     """A Gaussian mixture of some coordinates, in normal coordinates."""
 
-    columns: IntArray
-    weights: Array
-    means: Array
+    columns: IntArray  # (d,)
+    weights: Array  # (K,)
+    means: Array  # (K, d)
     factors: Array  # Cholesky factors of the covariances, (K, d, d)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -99,8 +99,8 @@ class Mixture:
 class StudentMixture:
     """A mixture of Student-t densities of working coordinates: for a few narrow modes, however they lie."""
 
-    weights: Array
-    means: Array
+    weights: Array  # (K,)
+    means: Array  # (K, d)
     factors: Array  # (K, d, d)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -127,8 +127,8 @@ class StudentMixture:
 class Draws:
     """Weighted points: Z = Σ e^{ω_k} L(z_k) for any likelihood L of the same posterior."""
 
-    z: Array
-    log_weights: Array
+    z: Array  # (n, d)
+    log_weights: Array  # (n,)
     total: int  # points drawn, those outside the prior included
 
 

@@ -19,8 +19,8 @@ _PATIENCE = 4  # times the chain length that are spent on stuck populations befo
 class Moved:
     """A population after its moves."""
 
-    z: Array
-    log_likelihood: Array
+    z: Array  # (n, d)
+    log_likelihood: Array  # (n,)
     acceptance: float
     unique: float  # fraction of chains that moved at least once
 

@@ -21,8 +21,8 @@ class Population:
     the mixture (1 − s) q/c + s, where s is the fraction of the prior's own points.
     """
 
-    z: Array
-    log_density: Array  # of the mixture, relative to the prior's, at the points
+    z: Array  # (n, d)
+    log_density: Array  # (n,) of the mixture, relative to the prior's, at the points
     gamma: float = 0.0
     prior_fraction: float = 1.0  # s
     surrogate: Surrogate[Any] | None = None  # None where all points are the prior's

@@ -32,8 +32,8 @@ _STEPS = 40  # of the search for hyperparameters
 class Sites:
     """Normal factors in h, one per point: exp(shift·h − precision·h²/2)."""
 
-    shift: Array
-    precision: Array
+    shift: Array  # (n,)
+    precision: Array  # (n,)
 
     @property
     def values(self) -> Array:

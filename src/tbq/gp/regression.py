@@ -44,10 +44,10 @@ def basis_functions(basis: Basis, x: Array) -> Array:
 class Factors:
     """Everything linear algebra knows about a training set at given hyperparameters."""
 
-    chol: Array  # L, with L Lᵀ = K + noise
+    chol: Array  # (n, n): L, with L Lᵀ = K + noise
     basis: Array  # L⁻¹ H, shape (n, p)
     chol_basis: Array  # Cholesky factor of G = Hᵀ(K + noise)⁻¹H + Λ
-    beta: Array  # posterior mean of the mean's coefficients
+    beta: Array  # (p,): posterior mean of the mean's coefficients
     residual: Array  # L⁻¹ (y − Hβ)
     precision: float  # Λ = precision · I
 
@@ -59,9 +59,9 @@ class Projection:
     Of a large set only mean and variance are kept; those of its points that are taken are projected ``again``.
     """
 
-    x: Array
-    mean: Array
-    variance: Array
+    x: Array  # (m, d)
+    mean: Array  # (m,)
+    variance: Array  # (m,)
     v: Array  # L⁻¹ k(X, x)
     u: Array  # (p, n): what the mean's uncertain coefficients add
     again: Callable[[Array], Projection] | None = None
@@ -78,10 +78,10 @@ class GP:
 
     kernel: Kernel
     basis: Basis
-    parameters: Array
-    x: Array
-    y: Array
-    noise: Array  # variance of each point's noise
+    parameters: Array  # (p,) logarithms of the hyperparameters
+    x: Array  # (n, d)
+    y: Array  # (n,)
+    noise: Array  # (n,) variance of each point's noise
     offset: float  # subtracted from y before anything else
     scale: float  # spread of y, the unit of the priors
     factors: Factors
@@ -188,9 +188,9 @@ def build(
 class Problem:
     """A training set and a model, ready to be scored at any hyperparameters."""
 
-    x: Array
-    centred: Array
-    noise: Array
+    x: Array  # (n, d)
+    centred: Array  # (n,) values less their offset
+    noise: Array  # (n,) variance of each point's noise
     offset: float
     scale: float
     kernel: Kernel

@@ -36,7 +36,7 @@ class Proposal:
     """A point to run. ``origin`` is 'initial' or the acquisition function that chose it."""
 
     id: int
-    theta: Array
+    theta: Array  # (d,)
     stage: int
     origin: str
     acquisition: float  # log-value of the acquisition function; nan for the initial design
@@ -52,7 +52,7 @@ class Evaluation:
     """
 
     id: int
-    theta: Array
+    theta: Array  # (d,)
     stage: int
     origin: str
     acquisition: float
@@ -60,7 +60,7 @@ class Evaluation:
     log_likelihood: float
     message: str = ""
     seconds: float = 0.0
-    outputs: Array | None = None
+    outputs: Array | None = None  # (m,)
 
 
 def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array | None = None) -> Evaluation:

@@ -82,9 +82,9 @@ def unseen(result: Result) -> str:
 class LeftOut:
     """Log-likelihoods of the successful runs and what all the others say of each."""
 
-    found: Array
-    expected: Array
-    sd: Array
+    found: Array  # (n,)
+    expected: Array  # (n,)
+    sd: Array  # (n,)
 
     @property
     def relevant(self) -> BoolArray:

@@ -32,7 +32,7 @@ class Comparison:
     """Models in the order of their evidence, best first. See :func:`compare`."""
 
     results: Mapping[str, Result]
-    prior_probabilities: Array
+    prior_probabilities: Array  # (models,)
     note: str = ""
 
     @property

@@ -36,8 +36,8 @@ class Side:
     """Which side of the border points are on: t = mean/sd of the process, and what correlations need."""
 
     latent: gps.Projection
-    sd: Array
-    t: Array
+    sd: Array  # (n,)
+    t: Array  # (n,)
 
     @property
     def probability(self) -> Array:

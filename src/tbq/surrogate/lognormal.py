@@ -55,9 +55,9 @@ class Points:
     """Mean and variance of the log-likelihood at points, linearised where the process is of a warped one."""
 
     latent: Projection
-    mean: Array
-    variance: Array
-    slope: Array
+    mean: Array  # (n,)
+    variance: Array  # (n,)
+    slope: Array  # (n,): dg/dh of the warp there
 
     def take(self, index: IntArray) -> Points:
         return Points(self.latent.take(index), self.mean[index], self.variance[index], self.slope[index])

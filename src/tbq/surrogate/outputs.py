@@ -52,9 +52,9 @@ class Points:
     """Misfits and variances of all components at points, in units of the noise there; (components, n)."""
 
     latent: tuple[Projection, ...]
-    misfit: Array
-    variance: Array
-    slope: Array  # of the misfit in the process's value
+    misfit: Array  # (components, n)
+    variance: Array  # (components, n)
+    slope: Array  # (components, n): of the misfit in the process's value
     log_best: Array  # (n,): the log-likelihood if all components fitted
 
     def take(self, index: IntArray) -> Points:
@@ -71,7 +71,7 @@ class Outputs:
     """
 
     components: tuple[Component, ...]
-    outside: Array  # per experiment: squared misfit that no component carries
+    outside: Array  # (experiments,): squared misfit that no component carries
     likelihood: GaussianLikelihood
     prior: Prior
     inflation: float = 1.0

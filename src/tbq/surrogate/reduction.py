@@ -43,7 +43,7 @@ class Memory:
 class Series(NamedTuple):
     """A component's values in the runs, nan where they are missing."""
 
-    values: Array
+    values: Array  # (n,)
     experiment: int
     raw: tuple[float, float] | None  # observed value and noise, where the component is an output by itself
 
