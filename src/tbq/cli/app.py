@@ -252,6 +252,27 @@ def bench_calibration(
     print(f"Runs and tables are in {out}")
 
 
+@bench_app.command("real")
+def bench_real(
+    problem: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each problem.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; the others follow.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and tables.")] = Path("docs/benchmarks"),
+) -> None:
+    """Run the default on real posteriors under wide priors: errors at the end, and when it is stopped early."""
+    from tbq import problems
+    from tbq.bench import real
+
+    names = problem or problems.real_names()
+    _check_known(names, problems.real_names())
+    with _progress(len(names) * runs) as report:
+        finished = real.study(names, range(seed, seed + runs), jobs, out, report)
+    _print_table("real posteriors", real.COLUMNS, real.table_rows(finished))
+    _print_table("share of 90 % intervals that cover", real.BUDGET_COLUMNS, real.budget_rows(finished))
+    print(f"Runs and tables are in {out}")
+
+
 @bench_app.command("overhead")
 def bench_overhead(
     dimensions: Annotated[list[int] | None, typer.Option(min=1, help="Parameters; may be repeated.")] = None,
