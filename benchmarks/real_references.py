@@ -23,7 +23,7 @@ from tbq.common.types import Array
 from tbq.problems import Problem
 
 LogDensity = Callable[[Array], Array]
-COMPONENTS = (1, 2, 4, 8, 16)  # of a mixture; chosen by draws left out
+COMPONENTS = (1, 2, 4, 8, 16, 32)  # of a mixture; chosen by draws left out
 FREEDOM = 5.0  # of the Student-t densities: tails heavier than any of these posteriors' in normal coordinates
 WIDENED = 1.1  # their scales
 BROAD, BROAD_SHARE = 4.0, 0.1  # a copy of the mixture with scales so many times as large, and its share of the draws
@@ -197,7 +197,7 @@ def fit(z: Array, rng: np.random.Generator) -> StudentMixture:
     for k in [k for k in COMPONENTS if k < half]:
         fitted = GaussianMixture(k, reg_covar=1e-8, n_init=2, random_state=int(rng.integers(2**31)))
         score = fitted.fit(white[:half]).score(white[half:])
-        if score > best_score + 0.01:
+        if score > best_score + 0.002:
             best, best_score = fitted, score
     assert best is not None
     covariances = WIDENED**2 * np.einsum("ij,kjl,ml->kim", root, best.covariances_, root)

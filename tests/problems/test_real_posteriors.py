@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import tbq
 from tbq.problems import odes, psychometrics, regression, samples, series
 
 NAMES = tbq.problems.real_names()
+LOG10 = np.log(10.0)
 
 
 @pytest.fixture
@@ -190,6 +191,59 @@ def test_coefficients_of_polynomials_are_integrated_exactly(name, x, data, sprea
     rotated = axes.T @ data
     given = lambda noise: stats.norm.logpdf(rotated, 0.0, np.sqrt(np.maximum(eigenvalues, 0.0) + noise**2)).sum()
     agrees(name, log_integral(given, 0.001, 100.0))
+
+
+def middles(low, high, n):
+    """Of ``n`` equal cells, and their width."""
+    return low + (high - low) * (np.arange(n) + 0.5) / n, (high - low) / n
+
+
+def test_growth_with_its_capacity_integrated_exactly():
+    (u, du), (midpoint, dm), (v, dv) = middles(-2.2, -1.0, 60), middles(22.0, 31.0, 60), middles(-0.4, 2.4, 60)
+    curve = special.expit(np.exp(u)[:, None, None] * (regression.GROWTH_X - midpoint[:, None]))
+    square, product = np.sum(curve**2, axis=-1), curve @ regression.GROWTH
+    noise = np.exp(v)[:, None, None]
+    best, width = product / square, noise / np.sqrt(square)
+    inside = special.ndtr((1000.0 - best) / width) - special.ndtr(-best / width)
+    misfit = np.sum(regression.GROWTH**2) - product**2 / square
+    values = -0.5 * misfit / noise**2 - 19 * np.log(noise) - 9.5 * np.log(2 * np.pi) - 0.5 * np.log(square)
+    log_sum = special.logsumexp(values, b=inside)
+    agrees("growth4", log_sum + np.log(du * dm * dv / (1000.0 * 400.0 * (5 * LOG10) ** 2)))
+
+
+def test_two_exponentials_with_what_is_linear_integrated_exactly():
+    (fast, df), (slow, ds), (v, dv) = middles(0.5, 1.2, 60), middles(-1.8, -1.0, 60), middles(-2.9, -1.0, 60)
+    first, second = (np.exp(-np.exp(r)[:, None] * regression.DECAY_X) for r in (fast, slow))
+    design = np.stack(np.broadcast_arrays(first[:, None], second[None], 1.0), axis=-1)  # (60, 60, 32, 3)
+    square, product = design.swapaxes(-1, -2) @ design, regression.DECAY @ design
+    best = np.linalg.solve(square, product[..., None])[..., 0]
+    misfit = np.sum(regression.DECAY**2) - np.sum(product * best, axis=-1)
+    volume = -0.5 * np.linalg.slogdet(square)[1]
+    values = volume[..., None] - 0.5 * misfit[..., None] * np.exp(-2.0 * v) - 29 * v - 14.5 * np.log(2 * np.pi)
+    cell = df * ds * dv / (100.0**3 * (5 * LOG10) ** 3)
+    agrees("exponentials6", special.logsumexp(values) + np.log(2.0 * cell))  # two ways to name the exponentials
+
+
+def test_a_sinusoid_and_its_modes_with_the_offset_integrated_exactly():
+    (u, du), (phase, dp) = middles(np.log(10), np.log(16), 900), middles(0, 2 * np.pi, 32)
+    (k, dk), (v, dv) = middles(0.0, 3.2, 44), middles(-2 * LOG10, 2 * LOG10, 50)
+    variance = 1.0 + np.exp(2 * v)
+    constant = -0.5 * 23 * np.log(2 * np.pi * variance) - 0.5 * np.log(24) - np.log(2000.0)
+    data = series.VELOCITIES - series.VELOCITIES.mean()
+    each = []
+    for period in np.exp(u):
+        wave = np.sin(2 * np.pi * series.NIGHTS / period + phase[:, None])
+        wave -= wave.mean(axis=1, keepdims=True)
+        cross, square = (wave @ data)[:, None], np.sum(wave**2, axis=1)[:, None]
+        misfit = data @ data - 2 * np.exp(k) * cross + np.exp(2 * k) * square
+        each.append(special.logsumexp(constant - 0.5 * misfit[..., None] / variance))
+    cell = du * dp * dk * dv / (np.log(1.6) * 2 * np.pi * (4 * LOG10) ** 2)
+    log_evidence = special.logsumexp(each) + np.log(cell)
+    agrees("sinusoid5", log_evidence)
+    theta = np.exp(u)[:, None] * np.ones(5)
+    share = np.exp(each - special.logsumexp(each))
+    for mode in tbq.problems.get("sinusoid5").reference.modes:
+        assert mode.mass == pytest.approx(share[mode.contains(theta)].sum(), abs=0.005)
 
 
 def test_three_parameters_by_a_grid():
