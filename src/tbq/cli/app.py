@@ -186,13 +186,15 @@ def _interruptible(folder: Path) -> Iterator[None]:
 
 @app.command("problems")
 def list_problems() -> None:
-    """List the benchmark problems with their exact evidences."""
+    """List the benchmark problems with their evidences; those that were sampled have an error."""
     from tbq import problems
 
     table = Table("problem", "parameters", "evidence", "what it is")
     for name in problems.names():
         problem = problems.get(name)
-        table.add_row(name, str(problem.prior.dim), f"{problem.reference.evidence:.6g}", problem.title)
+        sd = problem.reference.log_evidence_sd
+        evidence = f"{problem.reference.evidence:.6g}" + (f" ± {100 * sd:.1f} %" if sd else "")
+        table.add_row(name, str(problem.prior.dim), evidence, problem.title)
     Console().print(table)
 
 
@@ -238,10 +240,8 @@ def bench_calibration(
     from tbq.bench import calibration
 
     # the distance to the exact posterior takes thousands of runs: not of the battery, unless it is asked for
-    names = problem or [name for name in problems.names() if name != "battery"]
-    unknown = sorted(set(names) - set(problems.names()))
-    if unknown:
-        raise typer.BadParameter(f"there is no problem {unknown[0]!r}; there are {', '.join(problems.names())}")
+    names = problem or sorted(set(problems.names()) - {"battery", *problems.real_names()})
+    _check_known(names, problems.names())
 
     def seeds(name: str) -> range:
         return range(seed, seed + (runs or calibration.repeats(name)))
@@ -249,6 +249,27 @@ def bench_calibration(
     with _progress(sum(len(seeds(n)) for n in names)) as report:
         finished = calibration.study(names, seeds, jobs, out, report)
     _print_table("calibration", calibration.COLUMNS, calibration.table_rows(finished))
+    print(f"Runs and tables are in {out}")
+
+
+@bench_app.command("real")
+def bench_real(
+    problem: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each problem.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; the others follow.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and tables.")] = Path("docs/benchmarks"),
+) -> None:
+    """Run the default on real posteriors under wide priors: errors at the end, and when it is stopped early."""
+    from tbq import problems
+    from tbq.bench import real
+
+    names = problem or problems.real_names()
+    _check_known(names, problems.real_names())
+    with _progress(len(names) * runs) as report:
+        finished = real.study(names, range(seed, seed + runs), jobs, out, report)
+    _print_table("real posteriors", real.COLUMNS, real.table_rows(finished))
+    _print_table("share of 90 % intervals that cover", real.BUDGET_COLUMNS, real.budget_rows(finished))
     print(f"Runs and tables are in {out}")
 
 
@@ -268,6 +289,12 @@ def bench_overhead(
     _print_table("exponents of growth", overhead.EXPONENT_COLUMNS, overhead.exponent_rows(rows))
     _print_table("acquisitions at the paper's size", overhead.PAPER_COLUMNS, overhead.paper_table_rows(acquisitions))
     print(f"Measurements and tables are in {out}")
+
+
+def _check_known(names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise typer.BadParameter(f"there is no problem {unknown[0]!r}; there are {', '.join(known)}")
 
 
 @contextmanager
