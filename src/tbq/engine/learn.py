@@ -40,9 +40,8 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     state = replace(state, evaluations=done, pending=pending)
     if len(done) >= state.settings.n_initial:
         state = _find_borders(state)
-        state = (
-            _learn(state) if sum(e.status is Status.OK for e in done) >= state.settings.tuning.fewest_runs else state
-        )
+        enough = sum(e.status is Status.OK for e in done) >= state.settings.tuning.fewest_runs
+        state = _learn(state) if enough else state
     if len(done) >= state.settings.tuning.hopeless_runs and all(e.status.is_failure for e in done):
         return replace(state, stop=Stop.NOTHING_LEARNED)
     if state.stop is None and len(done) >= state.settings.max_evaluations:

@@ -83,9 +83,7 @@ def advance(state: State) -> State:
         size=settings.population,
         steps=settings.chain_length,
         prior_fraction=settings.tuning.prior_fraction,
-        rng=stream(
-            state.seed, "move", len(state.past) + 1 + (settings.surrogate == "outputs") * 1000 * len(state.evaluations)
-        ),
+        rng=stream(state.seed, "move", number),
     )
     return replace(
         state,
