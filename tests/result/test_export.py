@@ -217,7 +217,7 @@ def test_what_cannot_be_read_is_said(gaussian, tmp_path):
         tbq.load(path)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("result.json", json.dumps({"format": 1, "version": "0.1"}))
-    with pytest.raises(tbq.TbqError, match="is damaged: KeyError 'prior'"):
+    with pytest.raises(tbq.TbqError, match="is damaged: there is no 'prior'"):
         tbq.load(path)
 
 
