@@ -38,6 +38,7 @@ from pydantic import (
 from tbq.cli import distributions
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
+from tbq.common.words import described
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings, learnable, resolve
@@ -327,7 +328,7 @@ def import_function(reference: str, folder: str) -> Simulator:
             raise ArgumentError(
                 f"python: there is no module {module_name!r} in {folder} or on Python's path"
             ) from error
-        raise ArgumentError(f"python: importing {module_name!r} failed with {type(error).__name__}: {error}") from error
+        raise ArgumentError(f"python: importing {module_name!r} failed with {described(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         near = distributions.suggestion(name, [n for n in vars(module) if callable(getattr(module, n))])

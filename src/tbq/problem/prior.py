@@ -13,6 +13,7 @@ from scipy.stats import qmc
 from tbq.common.arguments import generator, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike, BoolArray, Distribution
+from tbq.common.words import described
 from tbq.problem.coordinates import LEVELS, Axis, choose_axis
 
 Method = Literal["random", "lhs", "sobol"]
@@ -147,7 +148,7 @@ class Prior:
         try:
             return np.array([bool(self.constraint(row)) for row in theta], dtype=bool)
         except Exception as error:
-            raise ArgumentError(f"Prior: constraint failed with {type(error).__name__}: {error}") from error
+            raise ArgumentError(f"Prior: constraint failed with {described(error)}") from error
 
     # --- working coordinates --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from tbq import engine
-from tbq.common.arguments import checked_seed, real, whole
+from tbq.common.arguments import checked_seed, floats, real, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.randomness import fresh_seed
 from tbq.common.threads import single_threaded
@@ -300,8 +300,8 @@ def _start(
 
 def _outputs(outputs: ArrayLike) -> Array:
     try:
-        array = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError):
+        array = floats(outputs)
+    except Exception:
         raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
     if array.ndim != 1:
         raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
