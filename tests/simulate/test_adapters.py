@@ -20,7 +20,7 @@ from scipy import stats
 import tbq
 from tbq.common import errors
 from tbq.simulate.command import CommandModel
-from tbq.simulate.textfiles import fill, read_csv, read_numbers
+from tbq.simulate.textfiles import fill, read_numbers
 from tbq.simulate.umbridge import UmBridgeModel
 
 THETA = np.array([1.5, -2.0, 0.25])
@@ -50,6 +50,7 @@ def test_a_format_that_does_not_exist_is_refused():
         ("a.json", '{"f": [1, 2.5], "g": 3}', None, [1, 2.5, 3]),
         ("log", "f1 = 3.1 Hz\nstep 4\nf2 = 9.8 Hz\n", r"^f\d = (\S+)", [3.1, 9.8]),
         ("a.txt", "1 -inf", None, [1, -np.inf]),
+        ("a.txt", "\ufeff1 2", None, [1, 2]),
     ],
 )
 def test_numbers_are_read_in_order(tmp_path, name, text, pattern, expected):
@@ -67,29 +68,14 @@ def test_numbers_are_read_in_order(tmp_path, name, text, pattern, expected):
         ("a.json", '{"f": "x"}', None, 'a.json cannot be read as JSON numbers: "x" is not a number'),
         ("a.json", '{"f": ', None, "a.json cannot be read as JSON numbers: Expecting value"),
         ("a.json", "[true]", None, "true is not a number"),
+        ("a.json", f"[1{'0' * 400}]", None, "10000.* is too large for a float"),
+        ("a.json", "[" * 100_000, None, "a.json cannot be read as JSON numbers: maximum recursion depth"),
     ],
 )
 def test_what_is_not_a_number_is_named_with_its_line(tmp_path, name, text, pattern, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(errors.OutputError, match=message):
         read_numbers(tmp_path / name, pattern)
-
-
-def test_columns_of_a_csv_file(tmp_path):
-    path = tmp_path / "m.csv"
-    path.write_text("# from the lab\nmode,frequency,sd\nfirst,3.13,0.2\nsecond,9.83,0.6\n")
-    assert read_csv(path, "frequency") == [3.13, 9.83]
-    with pytest.raises(errors.ArgumentError, match=r"m.csv has no column 'freq'; its header is mode, frequency, sd"):
-        read_csv(path, "freq")
-    with pytest.raises(errors.ArgumentError, match=r"m.csv, line 3: 'first' is not a number"):
-        read_csv(path)
-    path.write_text("f\n1\n2\n")
-    assert read_csv(path) == [1, 2]
-    path.write_text("1,2\n3,4\n")
-    assert read_csv(path) == [[1, 2], [3, 4]]
-    path.write_text("1,2\n3\n")
-    with pytest.raises(errors.ArgumentError, match="rows of different lengths"):
-        read_csv(path)
 
 
 # --- commands -----------------------------------------------------------------------------------------------
