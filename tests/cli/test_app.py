@@ -19,6 +19,7 @@ from tbq.cli.app import app
 from tbq.common.words import duration
 from tbq.problem.evaluation import Status
 from tbq.run import journal
+from tbq.simulate.textfiles import read_csv
 
 ROOT = Path(__file__).parents[2]
 TBQ = str(Path(sys.executable).with_name("tbq"))
@@ -154,6 +155,14 @@ def test_run_leaves_everything_in_its_folder(spring, tmp_path):
     again = cli("run", tmp_path / "spring.toml")
     assert again.exit_code == 1
     assert "runs/spring has a run already; `tbq resume runs/spring` goes on with it" in again.output
+
+
+def test_samples_have_the_names_of_their_parameters(spring, tmp_path):
+    name = "k, 'E/E0'"
+    path = spring("return theta", ("k = {dist", f'"{name}" = {{dist'), ("max_evaluations = 40", "max_evaluations = 14"))
+    assert cli("run", path).exit_code == 0
+    draws = read_csv(tmp_path / "runs/spring/samples.csv", name)
+    assert np.mean(draws) == pytest.approx(1.2, abs=0.05)
 
 
 def test_a_finished_run_is_not_run_again(spring, tmp_path):

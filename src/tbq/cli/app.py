@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.box import SIMPLE
 from rich.console import Console
@@ -130,6 +129,7 @@ def make_report(
 def _infer(case: casefile.Case, folder: Path) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
     from tbq.cli.precheck import ready
+    from tbq.result.export import write_csv
     from tbq.run import journal
     from tbq.run.infer import infer
 
@@ -148,7 +148,7 @@ def _infer(case: casefile.Case, folder: Path) -> None:
         )
     summary = result.summary()
     (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
-    np.savetxt(folder / "samples.csv", result.samples, delimiter=",", header=",".join(prior.names), comments="")
+    write_csv(folder / "samples.csv", prior.names, result.samples)
     with suppress(OSError, ValueError):  # the model may have closed what we would print to
         typer.echo(summary)
         typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")

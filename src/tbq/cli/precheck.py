@@ -92,7 +92,8 @@ def _compare(likelihood: GaussianLikelihood, theta: Array, outputs: Array) -> It
     if not np.all(np.isfinite(outputs)):
         first = int(np.argmin(np.isfinite(outputs)))
         raise SimulatorError(f"the model's output {first + 1} of {len(outputs)} is {outputs[first]}")
-    off = likelihood.whiten(outputs[None, :])[0] / np.exp(likelihood.log_scales(theta[None, :])[0])
+    scales = np.exp(likelihood.log_scales(theta[None, :])[0, likelihood.experiment_of])
+    off = likelihood.whiten(outputs[None, :])[0] / scales
     yield f"\n{'output':>14} {'observed':>14} {'off by':>10}"
     for got, wanted, by in list(zip(outputs, observed, off, strict=True))[:_SHOWN]:
         yield f"{got:>14.6g} {wanted:>14.6g} {by:>+10.3g}"

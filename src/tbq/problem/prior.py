@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from scipy.stats import qmc
 from tbq.common.arguments import generator, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike, BoolArray, Distribution
-from tbq.common.words import described
+from tbq.common.words import described, steers
 from tbq.problem.coordinates import LEVELS, Axis, choose_axis
 
 Method = Literal["random", "lhs", "sobol"]
@@ -198,11 +199,13 @@ def _pairs(marginals: Any) -> list[tuple[str, Distribution]]:
 def _check_names(names: list[str]) -> None:
     if not names:
         raise ArgumentError("Prior: at least one parameter is needed; got none")
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"Prior: a parameter name must be a non-empty string; got {name!r}")
-        if names.count(name) > 1:
-            raise ArgumentError(f"Prior: the name {name!r} is used {names.count(name)} times; names must differ")
+    for name, times in Counter(names).items():
+        if not isinstance(name, str) or not name.strip() or any(map(steers, name)):
+            raise ArgumentError(
+                f"Prior: a parameter name must be text on one line, without control characters; got {name!r}"
+            )
+        if times > 1:
+            raise ArgumentError(f"Prior: the name {name!r} is used {times} times; names must differ")
 
 
 def _check_marginal(name: str, marginal: Distribution) -> None:
@@ -231,8 +234,10 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
 
 def _check_units(units: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     for name, unit in units.items():
-        if name not in names or not isinstance(unit, str):
-            raise ArgumentError(f"Prior: units must be text for names among {', '.join(names)}; got {name!r}: {unit!r}")
+        if name not in names or not isinstance(unit, str) or any(map(steers, unit)):
+            raise ArgumentError(
+                f"Prior: units must be text on one line for names among {', '.join(names)}; got {name!r}: {unit!r}"
+            )
     return dict(units)
 
 
