@@ -4,10 +4,12 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -227,6 +229,69 @@ def test_a_forked_worker_does_not_keep_the_lock(tmp_path):
     process.join()
 
 
+def test_the_lock_ends_with_a_killed_process_and_its_forked_workers_do_not_keep_it(tmp_path):
+    code = f"""if True:
+        import os, time
+        from tbq.run.journal import Journal
+        writer = Journal({str(tmp_path)!r})
+        worker = os.fork()
+        if worker == 0:
+            time.sleep(60)
+        print(worker, flush=True)
+        time.sleep(60)"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        worker = int(process.stdout.readline())
+        assert journal.in_use(tmp_path)
+        process.kill()
+        process.wait()
+        os.kill(worker, 0)  # it lives
+        assert not journal.in_use(tmp_path)
+        Journal(tmp_path).close()
+        os.kill(worker, 9)
+
+
+def test_readers_see_the_writer_and_leave_nothing_behind(tmp_path):
+    assert not journal.in_use(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    writer = Journal(tmp_path)
+    (tmp_path / "journal.lock").chmod(0o444)
+    with ThreadPoolExecutor(8) as readers:  # who hold the lock for a moment each
+        assert all(readers.map(lambda _: journal.in_use(tmp_path), range(8)))
+        writer.close()
+        assert not any(readers.map(lambda _: journal.in_use(tmp_path), range(200)))
+    (tmp_path / "journal.lock").chmod(0o644)
+    Journal(tmp_path).close()
+
+
+@pytest.mark.parametrize("what", ["removed", "moved", "replaced", "journal removed", "lock removed"])
+def test_a_folder_that_vanishes_is_noticed_at_the_next_write(tmp_path, what):
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    data = write(folder)
+    writer = Journal(folder)
+    match what:
+        case "removed":
+            shutil.rmtree(folder)
+        case "moved":
+            folder.rename(elsewhere)
+        case "replaced":
+            shutil.copytree(folder, elsewhere)
+            shutil.rmtree(folder)
+            elsewhere.rename(folder)
+        case "journal removed":
+            (folder / FILE).unlink()
+        case "lock removed":
+            (folder / "journal.lock").unlink()
+    with pytest.raises(tbq.TbqError, match="was moved, removed or replaced while the run went on"):
+        writer.append(journal.LEARN)
+    with pytest.raises(tbq.TbqError, match="is closed"):
+        writer.append(journal.LEARN)
+    if what == "moved":
+        elsewhere.rename(folder)
+    if what in ("moved", "replaced", "lock removed"):
+        assert (folder / FILE).read_bytes() == data
+        Journal(folder).close()
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(tbq.TbqError, match=r"file/runs/journal\.jsonl cannot be opened: Not a directory"):
@@ -250,6 +315,11 @@ def header(prior=PRIOR):
         ({"prior": tbq.Prior({"a": stats.uniform(-2, 4), "c": stats.norm(0, 1)})}, "prior was .*, is .* c: "),
         ({"prior": tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1.001)})}, "prior was"),
         ({"prior": tbq.Prior(PRIOR.marginals, constraint=lambda t: t[0] > -1.99)}, "prior was .*constrained"),
+        (
+            {"prior": tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1.0000000000000002)})},
+            r"prior was .*norm\(0, 1\)\), is .*norm\(0, 1.0000000000000002\)",
+        ),
+        ({"prior": tbq.Prior(PRIOR.marginals, correlation=[[1, 1e-13], [1e-13, 1]])}, "prior was .*correlated"),
     ],
 )
 def test_a_journal_of_another_run_is_refused(tmp_path, change, message):

@@ -42,6 +42,8 @@ class Prior:
         Name → unit, for tables and pictures.
     """
 
+    is_computed = False  # whether its density comes out of linear algebra, and has fewer digits
+
     def __init__(
         self,
         marginals: Mapping[str, Distribution] | Iterable[tuple[str, Distribution]],
@@ -258,8 +260,13 @@ def _check_correlation(correlation: ArrayLike, names: tuple[str, ...]) -> Array:
 
 
 def _describe(marginal: Distribution) -> str:
-    arguments = [f"{a:g}" for a in marginal.args] + [f"{k}={v:g}" for k, v in marginal.kwds.items()]
+    arguments = [_digits(a) for a in marginal.args] + [f"{k}={_digits(v)}" for k, v in marginal.kwds.items()]
     return f"{marginal.dist.name}({', '.join(arguments)})"
+
+
+def _digits(x: float) -> str:
+    """All that tell it from other numbers, and no others."""
+    return repr(float(x)).removesuffix(".0")
 
 
 def as_rows(theta: ArrayLike, dim: int, where: str) -> tuple[Array, bool]:
