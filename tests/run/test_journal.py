@@ -1,23 +1,28 @@
 """The journal: exact values, one writer, and what happens to it when a machine dies or a disk lies."""
 
+import copy
 import json
 import math
 import multiprocessing
 import os
+import random
 import shutil
 import stat
 import subprocess
 import sys
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from fuzz_files import NASTY, places
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 import tbq
+from tbq.cli import status
 from tbq.problem.evaluation import Evaluation, Proposal, Status
 from tbq.problem.settings import resolve
 from tbq.run import journal
@@ -203,6 +208,37 @@ def test_a_full_disk_or_an_interrupt_leaves_whole_records(tmp_path, monkeypatch,
     with pytest.raises(tbq.TbqError, match="is closed"):
         writer.append(journal.LEARN)
     Journal(tmp_path).close()
+
+
+def test_records_that_no_run_writes_are_refused_though_their_checksums_are_right(tmp_path):
+    rng = random.Random(0)
+    lines = [json.loads(line) for line in write(tmp_path).splitlines()]
+    refused = 0
+    for _ in range(400):
+        records = [{k: v for k, v in line.items() if k != "crc"} for line in copy.deepcopy(lines)]
+        owner, key = rng.choice(list(places(records)))
+        owner[key] = rng.choice(NASTY)
+        check, data = 0, b""
+        for record in records:
+            line, check = journal._line({} if record is None else record, check)
+            data += line
+        (tmp_path / FILE).write_bytes(data)
+        try:
+            account = status.lines(tmp_path)
+        except tbq.TbqError:
+            refused += 1
+            with pytest.raises(tbq.TbqError, match=r"^journal: .* (holds what no run has written|is damaged in)"):
+                Journal(tmp_path)
+        else:
+            assert "\x1b" not in "".join(account)
+    assert 50 < refused < 400
+
+
+def test_a_record_that_nests_without_end_is_refused(tmp_path):
+    body = b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+    (tmp_path / FILE).write_bytes(body[:-1] + (journal._CHECK % zlib.crc32(body)).encode() + b"\n")
+    with pytest.raises(tbq.TbqError, match="holds what no run has written: RecursionError"):
+        read(tmp_path)
 
 
 # --- one writer ---------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def run_of(run: Plain, proposal: Proposal) -> Evaluation:
         proposal.acquisition,
         status=Status(run["status"]),
         log_likelihood=float(run["log_likelihood"]),
-        message=run["message"],
+        message=str(run["message"]),
         seconds=float(run["seconds"]),
         outputs=None if outputs is None else np.array(outputs, dtype=float),
     )

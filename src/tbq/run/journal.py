@@ -20,6 +20,7 @@ from typing import Any
 from weakref import WeakSet
 
 from tbq.common.errors import ArgumentError, TbqError
+from tbq.common.words import described, one_line
 from tbq.engine.records import Record as Belief
 from tbq.engine.records import Stop
 from tbq.problem.evaluation import Evaluation, Proposal
@@ -89,7 +90,7 @@ def read(folder: str | Path) -> Contents:
     records, _, _ = _scan(data, path)
     if not records:
         raise TbqError(f"journal: {path} has no complete record yet")
-    return Contents(records[0], tuple(records[1:]))
+    return _contents(records, path)
 
 
 class Journal:
@@ -105,6 +106,7 @@ class Journal:
             self._lock = lock.acquire(self.path.with_name(lock.FILE))
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             records, self._end, self._check = _scan(self.path.read_bytes(), self.path)
+            self.contents = _contents(records, self.path) if records else None
             os.ftruncate(self._file, self._end)
             if self._end and os.pread(self._file, 1, self._end - 1) != b"\n":  # only the end of the line was lost
                 self._write(b"\n")
@@ -114,7 +116,6 @@ class Journal:
         except BaseException:
             self.close()
             raise
-        self.contents = Contents(records[0], tuple(records[1:])) if records else None
         _open_journals.add(self)
 
     def append(self, *records: Record) -> None:
@@ -192,9 +193,38 @@ def _scan(data: bytes, path: Path) -> tuple[list[Record], int, int]:
                 f"journal: {path} is damaged in line {len(records) + 1}: its checksum is wrong. Restore the file from "
                 "a copy; or remove this line and all after it, and the runs they hold will be made again"
             )
-        records.append(json.loads(body))
+        try:
+            records.append(json.loads(body))
+        except (ValueError, RecursionError) as error:
+            raise _foreign(path, error) from error
         end, check = (stop + 1 if stop >= 0 else len(data)), new
     return records, end, check
+
+
+def _contents(records: Sequence[Record], path: Path) -> Contents:
+    """What the records say. A checksum tells of damage, not of who has written them: they are looked at as a whole."""
+    contents = Contents(records[0], tuple(records[1:]))
+    try:
+        _check_contents(contents)
+    except Exception as error:
+        raise _foreign(path, error) from error
+    return contents
+
+
+def _check_contents(contents: Contents) -> None:
+    if (written := contents.header["format"]) != FORMAT:
+        raise ValueError(f"its format is {written!r}, and this tbq reads {FORMAT}")
+    names, settings = contents.header["prior"]["names"], contents.header["settings"]
+    if not all(isinstance(name, str) for name in names) or not isinstance(settings["max_evaluations"], int):
+        raise ValueError("names that are not words, or a budget that is not a number")
+    points = [e.theta for e in contents.evaluations] + [p.theta for p in contents.pending]
+    if any(theta.shape != (len(names),) for theta in points):
+        raise ValueError("points of another length")
+    _ = contents.stop, [float(contents.belief[key]) for key in ("gamma", "log_evidence", "cov") if contents.belief]
+
+
+def _foreign(path: Path, error: Exception) -> TbqError:
+    return TbqError(f"journal: {path} holds what no run has written: {one_line(described(error))}")
 
 
 # --- one writer ---------------------------------------------------------------------------------------------
