@@ -6,11 +6,10 @@ import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.box import SIMPLE
 from rich.console import Console
@@ -20,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tbq.common.errors import TbqError
+from tbq.common.words import printable
 
 if TYPE_CHECKING:
     from tbq.cli import casefile
@@ -129,6 +129,7 @@ def make_report(
 def _infer(case: casefile.Case, folder: Path) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
     from tbq.cli.precheck import ready
+    from tbq.result.export import write_csv
     from tbq.run import journal
     from tbq.run.infer import infer
 
@@ -138,7 +139,7 @@ def _infer(case: casefile.Case, folder: Path) -> None:
     if not (folder / journal.FILE).exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CASE).write_text(case.to_toml(), encoding="utf-8")
-    title = f"{case.title}\n" if case.title else ""
+    title = f"{printable(case.title)}\n" if case.title else ""
     typer.echo(f"{title}Running in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
     terminal = sys.stderr.isatty()
     with _interruptible(folder):
@@ -147,9 +148,10 @@ def _infer(case: casefile.Case, folder: Path) -> None:
         )
     summary = result.summary()
     (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
-    np.savetxt(folder / "samples.csv", result.samples, delimiter=",", header=",".join(prior.names), comments="")
-    typer.echo(summary)
-    typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
+    write_csv(folder / "samples.csv", prior.names, result.samples)
+    with suppress(OSError, ValueError):  # the model may have closed what we would print to
+        typer.echo(summary)
+        typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
 
 
 @contextmanager
@@ -158,7 +160,7 @@ def _spoken(subject: Path) -> Iterator[None]:
     try:
         yield
     except TbqError as error:
-        first, *others = str(error).splitlines()
+        first, *others = printable(str(error)).splitlines() or [""]
         typer.echo("\n  ".join([f"{subject}: {first}" if not others else f"{subject}:\n  {first}", *others]), err=True)
         raise typer.Exit(1) from error
 

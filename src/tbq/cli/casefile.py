@@ -39,8 +39,9 @@ from pydantic import (
 from tbq.cli import distributions
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
+from tbq.common.words import described
 from tbq.problem.likelihood import GaussianLikelihood
-from tbq.problem.options import EngineOptions, Option, described
+from tbq.problem.options import EngineOptions, Option, options_of
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings, resolve
 from tbq.run.options import RunOptions
@@ -170,7 +171,7 @@ def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
 
 def _run_keys() -> dict[str, Any]:
     """The options of :func:`tbq.infer` that a file can hold: the others are functions, or the command line's own."""
-    hints, options = get_type_hints(RunOptions), described(RunOptions)
+    hints, options = get_type_hints(RunOptions), options_of(RunOptions)
     return {n: _in_file(n, hints[n], o) for n, o in options.items() if n not in _NOT_IN_FILES}
 
 
@@ -241,7 +242,7 @@ class Case(Table):
 
     def settings(self, surrogate: str | None = None) -> Settings:
         """The run's settings, with those left to us chosen; or those of another surrogate."""
-        chosen = self.run.model_dump(include=set(described(EngineOptions)))
+        chosen = self.run.model_dump(include=set(options_of(EngineOptions)))
         chosen["surrogate"] = surrogate or chosen["surrogate"]
         with _named("run."):
             return resolve(len(self.parameters), outputs=self.data is not None, **chosen)
@@ -331,7 +332,7 @@ def import_function(reference: str, folder: str) -> Simulator:
             raise ArgumentError(
                 f"python: there is no module {module_name!r} in {folder} or on Python's path"
             ) from error
-        raise ArgumentError(f"python: importing {module_name!r} failed with {type(error).__name__}: {error}") from error
+        raise ArgumentError(f"python: importing {module_name!r} failed with {described(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         near = distributions.suggestion(name, [n for n in vars(module) if callable(getattr(module, n))])

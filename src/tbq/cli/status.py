@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tbq.common.words import duration
+from tbq.common.words import duration, printable
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.run import journal
 
@@ -45,7 +45,7 @@ def _account(folder: Path, contents: journal.Contents, alive: bool) -> list[str]
         account.append(f"best run       {_best(good, contents.header['prior']['names'])}")
     if messages := [e.message for e in evaluations if e.message]:
         account.append(f"last message   {messages[-1]}")
-    return account
+    return [printable(line) for line in account]
 
 
 def _verdict(contents: journal.Contents, alive: bool, folder: Path) -> str:

@@ -122,7 +122,7 @@ class EngineOptions(TypedDict, total=False):
     ]
 
 
-def described(options: type) -> dict[str, Option]:
+def options_of(options: type) -> dict[str, Option]:
     """Each option's default, meaning and rule, in their order."""
     hints = get_type_hints(options, include_extras=True)
     return {name: next(a for a in get_args(hint) if isinstance(a, Option)) for name, hint in hints.items()}
@@ -130,7 +130,7 @@ def described(options: type) -> dict[str, Option]:
 
 def with_defaults(where: str, options: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """All options, as given or by default. An unknown one is refused, with the one that was probably meant."""
-    known = described(options)
+    known = options_of(options)
     for name in given:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -148,7 +148,7 @@ def documented(options: type) -> Callable[[F], F]:
         hints = get_type_hints(options)
         keywords = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=hints[name])
-            for name, option in described(options).items()
+            for name, option in options_of(options).items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
         function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n{explanation(options)}"
@@ -160,7 +160,7 @@ def documented(options: type) -> Callable[[F], F]:
 def explanation(options: type) -> str:
     """The options as a section of a docstring has them."""
     lines = []
-    for name, option in described(options).items():
+    for name, option in options_of(options).items():
         text = f"{option.meaning} {option.rule}".strip()
         lines += [name, *textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")]
     return "\n".join(lines)

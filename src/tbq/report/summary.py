@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize
 
 from tbq.common.types import Array
-from tbq.common.words import duration
+from tbq.common.words import duration, printable
 from tbq.problem.evaluation import Status
 from tbq.report import diagnostics
 from tbq.report.diagnostics import Finding
@@ -195,7 +195,7 @@ def _stages(result: Result) -> list[str]:
 
 def _runs(result: Result) -> list[str]:
     messages = [e.message for e in result.evaluations if e.message]
-    last = [f"last message   {messages[-1]}"] if messages else []
+    last = [f"last message   {printable(messages[-1])}"] if messages else []
     return [f"evaluations    {outcomes(result)}; {times(result)}", *last]
 
 

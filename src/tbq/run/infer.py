@@ -10,7 +10,7 @@ from tbq.common.arguments import function
 from tbq.common.errors import ArgumentError
 from tbq.engine.records import Stop
 from tbq.problem.likelihood import GaussianLikelihood
-from tbq.problem.options import EngineOptions, described, documented, with_defaults
+from tbq.problem.options import EngineOptions, documented, options_of, with_defaults
 from tbq.problem.prior import Prior, check_prior
 from tbq.problem.settings import resolve
 from tbq.result.result import Result
@@ -40,7 +40,7 @@ def infer(log_likelihood: LogLikelihood, prior: Prior, **options: Unpack[RunOpti
     if progress not in ("auto", "rich", "plain", False):
         raise ArgumentError(f"progress must be 'auto', 'rich', 'plain' or False; got {progress!r}")
     gaussian = isinstance(log_likelihood, GaussianLikelihood)
-    of_engine = {name: chosen[name] for name in described(EngineOptions)}
+    of_engine = {name: chosen[name] for name in options_of(EngineOptions)}
     settings = resolve(prior.dim, outputs=gaussian, **of_engine)
     step = len(ENSEMBLE) if chosen["acquisition"] == "ensemble" else 1  # one point from each, or none
     how = {name: chosen[name] for name in ("batch_size", "executor", "vectorized", "timeout", "retries")}

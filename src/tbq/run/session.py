@@ -13,14 +13,14 @@ from typing import Any, Self, Unpack, cast
 import numpy as np
 
 from tbq import engine
-from tbq.common.arguments import checked_seed, real, whole
+from tbq.common.arguments import checked_seed, floats, real, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.randomness import fresh_seed
 from tbq.common.threads import single_threaded
 from tbq.common.types import Array, ArrayLike
 from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
 from tbq.problem.likelihood import GaussianLikelihood
-from tbq.problem.options import EngineOptions, described, documented, with_defaults
+from tbq.problem.options import EngineOptions, documented, options_of, with_defaults
 from tbq.problem.prior import Prior, check_prior
 from tbq.problem.records import run_of
 from tbq.problem.settings import Settings, resolve
@@ -60,7 +60,7 @@ class Session:
                 f"Session: likelihood must be a tbq.GaussianLikelihood, whose outputs you tell; got {likelihood!r}"
             )
         chosen = with_defaults("Session", SessionOptions, cast(dict[str, Any], options))
-        of_engine = {name: chosen[name] for name in described(EngineOptions)}
+        of_engine = {name: chosen[name] for name in options_of(EngineOptions)}
         settings = resolve(prior.dim, outputs=likelihood is not None, **of_engine)
         self._begin(prior, settings, chosen["seed"], chosen["journal"], chosen["warm_start"], likelihood)
 
@@ -289,8 +289,8 @@ def _start(
 
 def _outputs(outputs: ArrayLike) -> Array:
     try:
-        array = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError):
+        array = floats(outputs)
+    except Exception:
         raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
     if array.ndim != 1:
         raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
