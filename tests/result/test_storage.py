@@ -211,7 +211,7 @@ def with_nan(array):
         (lambda t: t.update(log_evidence=None), {}, "log_evidence is not a number"),
         (lambda t: t.update(log_evidence={"number": "nan"}), {}, "no density at the posterior's own draws"),
         (lambda t: t.update(samples=[[0.0, 1.0]]), {}, "samples is not an array"),
-        (lambda t: t.update(surprises=["x"]), {}, "weights or surprises are not positive numbers"),
+        (lambda t: t.update(squared_z=["x"]), {}, "weights or squared z-scores are not positive numbers"),
         (lambda t: t.update(stages=[]), {}, "no stages"),
         (lambda t: t["evaluations"][0].update(theta=[0.0]), {}, "a run has no theta"),
         (lambda t: t["evaluations"][0].update(origin=3), {}, "a run has words for numbers"),
