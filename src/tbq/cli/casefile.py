@@ -41,13 +41,16 @@ from tbq.common.types import Array
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings, learnable, resolve
+from tbq.run.outage import check_limits
 from tbq.simulate.command import CommandModel
 from tbq.simulate.textfiles import read_csv
 from tbq.simulate.umbridge import UmBridgeModel
 
 Simulator = Callable[[Array], Any]
 _KINDS = ("python", "command", "url")
-_NOT_SETTINGS = {"batch_size", "workers", "timeout", "retries", "warm_start", "seed"}  # how to run, not what to find
+_NOT_SETTINGS = {  # how to run, not what to find
+    "batch_size", "workers", "timeout", "retries", "outage_after", "patience", "warm_start", "retry_failed", "seed"
+}  # fmt: skip
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
@@ -81,6 +84,13 @@ def _numbers(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"must be numbers, or a table such as {{file = 'measured.csv'}}; got {value!r}")
     return float(value)
+
+
+def _limits(value: Any) -> tuple[float, float]:
+    try:
+        return check_limits(value)
+    except ArgumentError as error:
+        raise ValueError(str(error).removeprefix("outage_after ")) from error
 
 
 def _marginal(value: Any) -> Any:
@@ -122,6 +132,7 @@ class CommandTable(Table):
     files: list[PathHere] = []
     timeout: float | None = Field(default=None, gt=0)
     keep: bool = False
+    transient: list[int] = []
     returns: Returns = "outputs"
 
     def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> CommandModel:
@@ -173,7 +184,10 @@ class RunTable(Table):
     workers: int = Field(default=1, ge=1)
     timeout: float | None = Field(default=None, gt=0)
     retries: int = Field(default=0, ge=0)
+    outage_after: Annotated[Any, PlainValidator(_limits)] = (5, 8)
+    patience: float = Field(default=3600.0, ge=0)
     warm_start: PathHere | None = None
+    retry_failed: bool = False
     seed: int | None = Field(default=None, ge=0)
 
 

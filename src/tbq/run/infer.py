@@ -16,8 +16,10 @@ from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior, check_prior
 from tbq.problem.settings import Algorithm, Search, SurrogateChoice, learnable, resolve
 from tbq.result.result import Result
-from tbq.run.driver import BrokenExecutorError, Plan, drive
+from tbq.run.driver import drive
+from tbq.run.outage import PausedError
 from tbq.run.progress import Progress, reporter
+from tbq.run.sender import BrokenExecutorError, Plan
 from tbq.run.session import Session
 from tbq.run.warm_start import WarmStart
 from tbq.simulate.pool import ExecutorLike
@@ -44,8 +46,11 @@ def infer(
     vectorized: bool = False,
     timeout: float | None = None,
     retries: int = 0,
+    outage_after: tuple[float, float] = (5, 8),
+    patience: float = 3600.0,
     journal: str | Path | None = None,
     warm_start: WarmStart | None = None,
+    retry_failed: bool = False,
     seed: int | None = None,
     progress: Progress = "auto",
 ) -> Result:
@@ -94,11 +99,20 @@ def infer(
         with all that it started when its time is up; that costs the start of a process per run.
     retries
         How often a run that failed, or was too slow, is tried again. One whose worker died always is, once.
+    outage_after
+        Failures in a row that say the same, whatever their theta, from which on they count as an outage of the
+        simulator: before any run succeeded, and later. ``inf`` is never.
+    patience
+        Seconds that an outage is waited for, with tries at growing intervals: refused connections, a program that does
+        not start, a :class:`tbq.Transient` that your function raised, failures alike. Then the run ends
+        (``Stop.PAUSED``), and its journal is ready to go on. Runs that an outage stopped do not count.
     journal
         A folder that makes the run durable: call again with the same arguments, and it goes on where it was.
     warm_start
         Earlier evaluations to start from, in place of the initial runs: the folder of a journal, a :class:`tbq.Result`
         or a list. The prior may be another, and the data too where outputs were stored.
+    retry_failed
+        Forget the failures of the journal, and run their points again; of ``warm_start``, leave them out.
     seed
         Makes the run repeatable.
     progress
@@ -124,16 +138,23 @@ def infer(
         max_evaluations=max_evaluations,
     )
     step = len(ENSEMBLE) if acquisition == "ensemble" else 1  # one point from each, or none
-    plan = Plan(batch_size, step, executor, vectorized, timeout, retries)
-    with (
-        Session.of(
-            prior, settings, seed=seed, journal=journal, warm_start=warm_start, likelihood=log_likelihood
-        ) as session,
-        reporter(progress) as report,
-    ):
+    plan = Plan(batch_size, step, executor, vectorized, timeout, retries, outage_after, patience)
+    session = Session.of(
+        prior,
+        settings,
+        seed=seed,
+        journal=journal,
+        warm_start=warm_start,
+        likelihood=log_likelihood,
+        retry_failed=retry_failed,
+    )
+    with session, reporter(progress) as report:
         gaussian = log_likelihood if isinstance(log_likelihood, GaussianLikelihood) else None
         try:
             drive(session, log_likelihood, plan, report)
-        except BrokenExecutorError:
+        except BrokenExecutorError as error:
+            session.note_outage(str(error), [p.id for p in session.pending], None)
             return replace(session.result(), likelihood=gaussian, stop=Stop.EXECUTOR)
+        except PausedError as error:
+            return replace(session.result(), likelihood=gaussian, stop=Stop.PAUSED, outage=str(error))
         return replace(session.result(), likelihood=gaussian)

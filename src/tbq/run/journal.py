@@ -1,8 +1,9 @@
 """The journal of a run: an append-only file of one JSON record per line, each with a checksum.
 
 The first record says what the run is (``header``); then come, in the order in which they happened, the points that were
-proposed (``ask``), what came of them (``run``), the moments when the engine took in the runs so far (``learn``), and
-why the run ended (``end``).
+proposed (``ask``), what came of them (``run``), the moments when the engine took in the runs so far (``learn``),
+failures that were none of theta's and are to be made again (``drop``), and why the run ended (``end``). What only those
+who look on care for is an ``outage``: what was seen, and how long the run waits.
 A record is on the disk before anything uses it, and a run's state is the replay of its journal.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from tbq.common.errors import ArgumentError, TbqError
+from tbq.common.errors import ArgumentError, TbqError, Transient
 from tbq.engine.records import Record as Belief
 from tbq.engine.records import Stop
 from tbq.problem.evaluation import Evaluation, Proposal
@@ -38,6 +39,7 @@ from tbq.problem.records import (
     same_prior,
 )
 from tbq.problem.settings import Settings
+from tbq.run import room
 
 FORMAT = 1
 FILE = "journal.jsonl"
@@ -46,7 +48,12 @@ Record = Plain
 _CHECK = ',"crc":"%08x"}'  # ends every line; the checksum goes on from that of the line before
 _CHECK_LENGTH = len(_CHECK % 0)
 _PATIENCE = 20  # tries to get the lock
+_ROOM = 2**14  # bytes that one run may take, as long as none has taken more: some 800 outputs
 _WORDS = ("inf", "-inf", "nan")
+
+
+class JournalFullError(Transient):
+    """There is no room on the disk. Nothing is lost: with room, the same journal goes on."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,16 @@ class Contents:
     @cached_property
     def evaluations(self) -> tuple[Evaluation, ...]:
         """Every finished run in the order in which they returned, after those that the run started from."""
-        asked = {p.id: p for r in self.records if r["kind"] == "ask" for p in proposals_of(r)}
-        known = tuple(known_of(self.header))
-        return known + tuple(run_of(r, asked[r["id"]]) for r in self.records if r["kind"] == "run")
+        asked: dict[int, Proposal] = {}
+        done: dict[int, Evaluation] = {}
+        for r in self.records:
+            if r["kind"] == "ask":
+                asked.update((p.id, p) for p in proposals_of(r))
+            elif r["kind"] == "run":
+                done[r["id"]] = run_of(r, asked[r["id"]])
+            elif r["kind"] == "drop":
+                done = {i: e for i, e in done.items() if i not in r["ids"]}
+        return (*known_of(self.header), *done.values())
 
     @cached_property
     def pending(self) -> tuple[Proposal, ...]:
@@ -77,7 +91,13 @@ class Contents:
     @property
     def stop(self) -> Stop | None:
         """Why the run ended; None while it has not."""
-        return next((Stop[r["stop"]] for r in reversed(self.records) if r["kind"] == "end"), None)
+        last = next((r for r in reversed(self.records) if r["kind"] in ("end", "drop")), None)
+        return Stop[last["stop"]] if last is not None and last["kind"] == "end" else None
+
+    @property
+    def outage(self) -> Record | None:
+        """What the run waits for, or was given up for; None where it has gone on since."""
+        return self.records[-1] if self.records and self.records[-1]["kind"] == "outage" else None
 
 
 def read(folder: str | Path) -> Contents:
@@ -106,6 +126,7 @@ class Journal:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             _lock(self._file, self.path)
             records, self._end, self._check = _scan(self.path.read_bytes(), self.path)
+            self._taken, self._largest = self._end, _ROOM
             os.ftruncate(self._file, self._end)
             if self._end and os.pread(self._file, 1, self._end - 1) != b"\n":  # only the end of the line was lost
                 self._write(b"\n")
@@ -129,13 +150,31 @@ class Journal:
         try:
             self._write(b"".join(lines))
             self._check = check
+            sizes = [len(line) for record, line in zip(records, lines, strict=True) if record["kind"] == "run"]
+            self._largest = max([self._largest, *sizes])
         except BaseException as error:  # a full disk, or an interrupt: no other record may follow half of this one
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._end)
+                self._taken = self._end
+                if isinstance(error, OSError) and error.errno in room.FULL:
+                    raise self._full(error) from error
             self.close()
             if isinstance(error, OSError):
                 raise TbqError(f"journal: {self.path} cannot be written: {error.strerror}") from error
             raise
+
+    def reserve(self, runs: int) -> None:
+        """Take room on the disk for so many runs, before they are sent out: they can be written when it is full."""
+        wanted = self._end + (runs + 1) * self._largest
+        if wanted > self._taken:
+            try:
+                room.take(self._file, self._end, wanted - self._end)
+            except OSError as error:
+                raise self._full(error) from error
+            self._taken = wanted
+
+    def _full(self, error: OSError) -> JournalFullError:
+        return JournalFullError(f"journal: {self.path} cannot grow: {error.strerror}; make room on the disk")
 
     def close(self) -> None:
         """Give the journal free for another writer."""
@@ -284,6 +323,15 @@ def run_record(evaluation: Evaluation) -> Record:
 
 
 LEARN: Record = {"kind": "learn"}
+
+
+def drop_record(ids: Iterable[int]) -> Record:
+    return {"kind": "drop", "ids": sorted(ids)}
+
+
+def outage_record(message: str, ids: Iterable[int], wait: float | None) -> Record:
+    """What was seen, the points that it stopped, and the seconds until they are tried again; None: not in this call."""
+    return {"kind": "outage", "message": message, "ids": sorted(ids), "wait": wait, "time": time.time()}
 
 
 def proposals_of(ask: Record) -> list[Proposal]:

@@ -1,0 +1,59 @@
+"""Failures that are alike, whatever their theta: an outage of the simulator looks like this, and a bug in it too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tbq.problem.evaluation import Evaluation
+
+# What differs between two runs that fail alike: numbers (theta, times, process ids; not exit codes and signals), the
+# directory of the run, and what memory a thing lay at.
+_DIRECTORY = re.compile(r"\S*tbq-run-\w+")
+_NUMBER = re.compile(
+    r"(?<!exit code )(?<!signal )(?<!exit status )[-+]?\b(0x[0-9a-f]+|\d[\d.:]*(e[-+]?\d+)?)", re.IGNORECASE
+)
+
+
+def likeness(run: Evaluation) -> str:
+    """Equal for two failures that say the same; empty for a run that did not fail."""
+    if not run.status.is_failure:
+        return ""
+    return f"{run.status}: {_NUMBER.sub('#', _DIRECTORY.sub('', run.message))}"
+
+
+@dataclass(frozen=True)
+class Streak:
+    """The last failures in a row that are alike."""
+
+    runs: tuple[Evaluation, ...] = ()
+    succeeded: bool = False  # whether any run has
+    calls: int = 0  # that made the runs
+
+    def after(self, runs: Iterable[Evaluation]) -> Streak:
+        """With the runs of one more call, of which there may be many where calls are vectorised."""
+        streak = self
+        for run in runs:
+            streak = streak._after(run)
+        if not streak.runs or streak is self:
+            return streak
+        return replace(streak, calls=self.calls + 1 if self.runs and streak.runs[0] is self.runs[0] else 1)
+
+    def _after(self, run: Evaluation) -> Streak:
+        if not run.status.is_failure:
+            return Streak((), True)
+        alike = self.runs and likeness(self.runs[-1]) == likeness(run)
+        return replace(self, runs=(*self.runs, run) if alike else (run,))
+
+    def is_longer(self, limits: tuple[float, float]) -> bool:
+        """Whether there are more than one would believe: limits before any success, and later."""
+        return bool(self.runs) and self.calls >= limits[self.succeeded]
+
+
+def streak_of(runs: Iterable[Evaluation]) -> Streak:
+    """The failures that are alike at the end of a run's history."""
+    streak = Streak()
+    for run in runs:
+        streak = streak.after([run])
+    return streak
