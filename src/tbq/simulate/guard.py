@@ -162,9 +162,9 @@ def _parents() -> list[tuple[int, int]]:
 
 
 def birth(pid: int) -> str:
-    """When a process was started, which tells it from another that has its number now; empty where nobody says."""
+    """When a process was started, which tells it from others with its number; empty if it is dead or nobody knows."""
     fields = _status(pid)
-    return fields[19] if fields else ""
+    return fields[19] if fields and fields[0] not in "ZX" else ""
 
 
 def _status(pid: int) -> list[str]:
