@@ -95,11 +95,11 @@ def test_nothing_is_left_when_we_are_ended(begin, scenario, how):
 
 
 WITHOUT_PROC = """
-import os, runpy, sys
+import os, sys
 sys.path.insert(0, {folder!r})
 import guard
 guard._PROC = "/nowhere"
-os.pidfd_open = None
+del os.pidfd_open
 guard.main()
 """
 
