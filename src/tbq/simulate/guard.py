@@ -115,7 +115,7 @@ def end_marked(mark: str) -> None:
     deadline = time.monotonic() + _PATIENCE
     quiet = False
     while time.monotonic() < deadline:
-        found = [pid for pid, value in marked() if mark in value]
+        found = [pid for pid, value in marked() if mark in value and not _cleans_up(pid)]
         if quiet and not found:
             return
         for pid in found:
@@ -135,6 +135,13 @@ def marked() -> list[tuple[int, str]]:
                     if entry.startswith(prefix):
                         found.append((pid, entry[len(prefix) :].decode(errors="replace")))
     return found
+
+
+def _cleans_up(pid: int) -> bool:
+    """Python's own tracker frees what dead processes have left of shared memory, and then ends by itself."""
+    with contextlib.suppress(OSError), open(f"{_PROC}/{pid}/cmdline", "rb") as file:
+        return b"multiprocessing.resource_tracker" in file.read()
+    return False
 
 
 def descendants(pids: Iterable[int]) -> set[int]:
