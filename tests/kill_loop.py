@@ -3,8 +3,9 @@
 python kill_loop.py FOLDER KILLS SEED MODE prints, as JSON, what the calls, the journal and a census of processes say.
 python kill_loop.py FOLDER KILLS goes on with all modes in turn until there were so many kills, and prints a table.
 
-Every run is a shell with a child in a session of its own. Half of the time the next child begins at once, and a run that
-finds itself still running says so; otherwise the dead child's processes are waited for and those that stay are counted.
+Every run is a shell with a child in a session of its own. Half of the time the next child begins at once, and a run
+that finds itself still running says so; otherwise the dead child's processes are waited for, and those that stay are
+counted.
 """
 
 import hashlib

@@ -35,6 +35,7 @@ app.add_typer(bench_app, name="bench")
 CaseFile = Annotated[Path, typer.Argument(help="The case file.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(help="The folder of the run.", show_default=False)]
 CASE = "case.toml"
+_PAUSED = 75  # exit code of a run that is to be tried again later, as sendmail and schedulers have it (EX_TEMPFAIL)
 
 
 @app.command("check")
@@ -133,6 +134,7 @@ def make_report(
 def _infer(case: casefile.Case, folder: Path, **changed: Any) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
     from tbq.cli.precheck import ready
+    from tbq.engine.records import Stop
     from tbq.run import journal
     from tbq.run.infer import infer
 
@@ -153,6 +155,9 @@ def _infer(case: casefile.Case, folder: Path, **changed: Any) -> None:
     np.savetxt(folder / "samples.csv", result.samples, delimiter=",", header=",".join(prior.names), comments="")
     typer.echo(summary)
     typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
+    if result.stop is Stop.PAUSED:
+        typer.echo(f"Paused: {result.outage}\nWhen that is repaired, `tbq resume {folder}` goes on.", err=True)
+        raise typer.Exit(_PAUSED)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from tbq.problem.evaluation import Evaluation
 
@@ -53,7 +54,19 @@ class Streak:
 
 def streak_of(runs: Iterable[Evaluation]) -> Streak:
     """The failures that are alike at the end of a run's history."""
-    streak = Streak()
-    for run in runs:
-        streak = streak.after([run])
-    return streak
+    return _streaks(runs)[-1]
+
+
+def longest_streak(runs: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
+    """The most failures in a row that were alike."""
+    return max((streak.runs for streak in _streaks(runs)), key=len)
+
+
+def _streaks(runs: Iterable[Evaluation]) -> list[Streak]:
+    return list(accumulate(runs, lambda streak, run: streak.after([run]), initial=Streak()))
+
+
+def words(alike: Sequence[Evaluation]) -> str:
+    """What failures that are alike have in common."""
+    said = (alike[-1].message.strip() or str(alike[-1].status)).splitlines()[0]
+    return f"{len(alike)} runs in a row, {alike[0].id} to {alike[-1].id}, failed alike ({said})."

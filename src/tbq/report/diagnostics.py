@@ -16,7 +16,7 @@ from tbq.common.types import Array, BoolArray
 from tbq.engine.records import Stop
 from tbq.evidence import moments
 from tbq.problem.evaluation import Status
-from tbq.problem.failures import streak_of
+from tbq.problem.failures import longest_streak, words
 from tbq.result.result import Result
 
 _MORE_RUNS = "Give more runs (max_evaluations)"
@@ -147,15 +147,14 @@ def failures(result: Result) -> list[Finding]:
 
 
 def _why_they_fail(result: Result) -> str:
-    """An outage, which passes and can be made good, or theta: failures that say the same at once are the former."""
-    longest = max((streak_of(result.evaluations[: i + 1]).runs for i in range(len(result.evaluations))), key=len)
-    if len(longest) < _OUTAGE:
-        return "Find out why they fail; where they must, say so with a constraint of the prior, or return −inf there."
-    first, last, said = longest[0].id, longest[-1].id, (longest[-1].message.splitlines() or [""])[0]
+    """An outage, which passes and can be made good, or theta: failures in a row that say the same may be the former."""
+    must = "where they must fail, say so with a constraint of the prior, or return −inf there."
+    alike = longest_streak(result.evaluations)
+    if len(alike) < _OUTAGE:
+        return f"Find out why; {must}"
     return (
-        f"Runs {first} to {last}, one after the other, failed alike ({said}). If that was an outage, retry_failed=True, "
-        "or `tbq resume --retry-failed`, forgets them and runs these points again; if it is theta that fails, say so "
-        "with a constraint of the prior, or return −inf there."
+        f"{words(alike)} If that was an outage, retry_failed=True, or `tbq resume --retry-failed`, forgets them and "
+        f"runs these points again; {must}"
     )
 
 
