@@ -1,10 +1,6 @@
 """Thousands of steps of ask and tell in one process: seconds and memory per step, beside `tbq bench overhead`.
 
-python benchmarks/long_session.py [--steps 3000] [--dimensions 10] [--out FILE]
-
-The run is given a tolerance that it cannot meet, so that it never ends by itself. Every hundred steps: the mean
-and the longest step of the hundred (processor time of one thread), what `tbq bench overhead` measured for so many runs
-(docs/benchmarks/overhead_runs.csv, interpolated in logarithms), the memory in use, and the size of the journal.
+python benchmarks/long_session.py [--steps 3000] [--dimensions 10] [--out docs/benchmarks/long_session.md]
 """
 
 from __future__ import annotations
@@ -26,6 +22,15 @@ from tbq.run import journal
 ROOT = Path(__file__).parent.parent
 EVERY = 100  # steps of a row
 COLUMNS = ("steps", "mean s", "longest s", "expected s", "memory MB", "journal MB")
+PAGE = """# Long sessions
+
+Made by `python benchmarks/long_session.py`: {steps} steps of ask and tell in one process, with {dimensions} parameters
+and a tolerance that cannot be met. Of every {every} steps the mean and the longest, in seconds of processor time of one
+thread; what `tbq bench overhead` [measured](overhead.md) for so many runs, between and beyond its sizes by straight
+lines in logarithms; the memory of the process afterwards; and the size of the journal.
+
+{table}
+"""
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,18 @@ def rows(steps: int, dimensions: int, folder: str, every: int = EVERY) -> Iterat
 
 def expected(dimensions: int, runs: int) -> float:
     """Seconds of an iteration as `tbq bench overhead` measured them, between and beyond its numbers of runs."""
-    measured = studies.read_rows(overhead.Row, ROOT / "docs/benchmarks/overhead_runs.csv")
-    found = [r for r in measured if r.d == dimensions and r.population == overhead.POPULATION]
+    found = [r for r in measured() if r.d == dimensions]
     if len(found) < 2:
         return float("nan")
     x, y = np.log([[r.runs, r.iteration] for r in sorted(found, key=lambda r: r.runs)]).T
     if runs <= np.exp(x[-1]):
         return float(np.exp(np.interp(np.log(runs), x, y)))
     return float(np.exp(y[-1] + (y[-1] - y[-2]) / (x[-1] - x[-2]) * (np.log(runs) - x[-1])))
+
+
+def measured() -> list[overhead.Row]:
+    rows = studies.read_rows(overhead.Row, ROOT / "docs/benchmarks/overhead_runs.csv")
+    return [r for r in rows if r.population == overhead.POPULATION]
 
 
 def _memory() -> float:
@@ -82,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--dimensions", type=int, default=10)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/benchmarks/long_session.md")
     arguments = parser.parse_args()
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     print(*lines, sep="\n", flush=True)
@@ -90,8 +99,9 @@ def main() -> None:
         for row in rows(arguments.steps, arguments.dimensions, folder):
             lines.append(str(row))
             print(row, flush=True)
-    if arguments.out:
-        arguments.out.write_text("\n".join(lines) + "\n")
+    table = "\n".join(lines)
+    page = PAGE.format(steps=arguments.steps, dimensions=arguments.dimensions, every=EVERY, table=table)
+    arguments.out.write_text(page)
 
 
 if __name__ == "__main__":
