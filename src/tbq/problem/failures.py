@@ -47,9 +47,9 @@ class Streak:
         alike = self.runs and likeness(self.runs[-1]) == likeness(run)
         return replace(self, runs=(*self.runs, run) if alike else (run,))
 
-    def is_longer(self, limits: tuple[float, float]) -> bool:
-        """Whether there are more than one would believe: limits before any success, and later."""
-        return bool(self.runs) and self.calls >= limits[self.succeeded]
+    def is_longer(self, limits: tuple[float, float], times: int = 1) -> bool:
+        """Whether there are more than one would believe: so many times a limit, before any success or later."""
+        return bool(self.runs) and self.calls >= times * limits[self.succeeded]
 
 
 def streak_of(runs: Iterable[Evaluation]) -> Streak:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import suppress
@@ -62,7 +63,7 @@ class _Runner:
         self.finished: list[Evaluation] = []  # and not yet in the journal
         self.outage: Outage | None = None
         self.aside: list[Job] = []  # what it stopped
-        self.excused: set[str] = set()  # failures that are theta's: the simulator worked elsewhere meanwhile
+        self.excused: Counter[str] = Counter()  # failures that were theta's: the simulator worked elsewhere meanwhile
         self.streak = _streak_of(session)
         if not session.done:
             self._look_at_streak()
@@ -140,6 +141,9 @@ class _Runner:
             self._stop(Outage(Kind(answer.outage), answer.error or ""))
             return []
         evaluations = judged(job, answer, self.plan.vectorized)
+        if self.outage is not None and self.outage.explains(evaluations):
+            self.aside.append(replace(job, outages=job.outages + 1))
+            return []
         retried = [e for e in evaluations if job.attempt < self._retries(e.status)]
         finished = [e for e in evaluations if job.attempt >= self._retries(e.status)]
         self.finished += finished
@@ -172,10 +176,10 @@ class _Runner:
         self.outage = self.outage or found
 
     def _look_at_streak(self) -> None:
-        """Too many failures that are alike are an outage."""
-        last = self.streak.runs[-1:]
-        if self.streak.is_longer(self.plan.outage_after) and likeness(last[0]) not in self.excused:
-            self._stop(Outage(Kind.ALIKE, last[0].message, tuple(map(proposal_of, self.streak.runs))))
+        """Too many failures that are alike are an outage; twice as many, where so many were none."""
+        runs = self.streak.runs
+        if runs and self.streak.is_longer(self.plan.outage_after, 2 ** self.excused[likeness(runs[-1])]):
+            self._stop(Outage(Kind.ALIKE, runs[-1].message, runs))
 
     def endure(self, found: Outage) -> None:
         """Wait, and see whether runs can be made again; raises when that has lasted too long."""
@@ -222,14 +226,14 @@ class _Runner:
         if not elsewhere:
             self._drop(found)
             return False
-        job = Job(found.points[-1:], outages=found.tries)
+        job = Job((proposal_of(found.runs[-1]),), outages=found.tries)
         evaluations = judged(job, self._try(job)._replace(outage=""), self.plan.vectorized)
         if not evaluations[0].status.is_failure:
             self._drop(found)
             self.finished += evaluations
             self._flush()
         elif not found.dropped:
-            self.excused.add(likeness(evaluations[0]))
+            self.excused[likeness(found.runs[-1])] += 1
         return True
 
     def _works_elsewhere(self, found: Outage) -> bool:
@@ -261,11 +265,12 @@ class _Runner:
     def _drop(self, found: Outage) -> None:
         """Its failures said nothing of theta."""
         if not found.dropped:
-            self.session.forget([p.id for p in found.points])
+            same = [e for e in self.streak.runs if likeness(e) == likeness(found.runs[-1])]  # others came in since
+            self.session.forget(sorted({e.id for e in (*found.runs, *same)}))
             self.outage, self.streak = replace(found, dropped=True), Streak((), self.streak.succeeded)
 
     def _say(self, found: Outage, pause: float | None) -> None:
-        ids = [p.id for p in (found.points or [p for job in self.aside for p in job.proposals])]
+        ids = [e.id for e in found.runs] + [p.id for job in self.aside for p in job.proposals]
         _logger.warning(found.sentence(pause))
         self.session.note_outage(found.message, ids, pause)
 

@@ -13,6 +13,7 @@ from tbq.common.arguments import real
 from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.words import duration
 from tbq.problem.evaluation import Evaluation, Proposal
+from tbq.problem.failures import likeness
 
 _FIRST = 1.0  # seconds before the first try; each further wait is twice as long
 _LONGEST = 300.0  # seconds: who repairs something wants to see it go on
@@ -38,8 +39,8 @@ class Outage:
 
     kind: Kind
     message: str
-    points: tuple[Proposal, ...] = ()  # that failed alike
-    dropped: bool = False  # whether these failures have been forgotten
+    runs: tuple[Evaluation, ...] = ()  # that failed alike
+    dropped: bool = False  # whether it is sure enough that these failures have been forgotten
     tries: int = 0
     waited: float = 0.0  # seconds
 
@@ -53,6 +54,10 @@ class Outage:
         """Whether a theta that once succeeded should be asked too: it may be theta that fails, not the simulator."""
         return self.kind is Kind.ALIKE or (self.kind is Kind.SEEN and self.tries >= _STUBBORN)
 
+    def explains(self, runs: Iterable[Evaluation]) -> bool:
+        """Whether it is sure, and these failed like those before."""
+        return self.dropped and all(likeness(run) == likeness(self.runs[-1]) for run in runs)
+
     def after(self, wait: float) -> Outage:
         """Waited for, tried, and still there."""
         return replace(self, tries=self.tries + 1, waited=self.waited + wait)
@@ -60,7 +65,7 @@ class Outage:
     def sentence(self, wait: float | None) -> str:
         """For those who look on; ``wait`` is None when no more tries are made."""
         seen = self.message.strip().splitlines()[0] if self.message.strip() else "no message"
-        what = f"{len(self.points)} runs in a row failed alike" if self.kind is Kind.ALIKE else "runs are stopped"
+        what = f"{len(self.runs)} runs in a row failed alike" if self.kind is Kind.ALIKE else "runs are stopped"
         then = "the run ends here, and can go on later" if wait is None else f"next try in {duration(wait)}"
         return f"{what}, which does not look like a matter of theta: {seen} ({then})"
 
