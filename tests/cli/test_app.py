@@ -408,6 +408,9 @@ def test_a_run_that_waits_says_so_from_another_terminal(tmp_path, monkeypatch):
         (p,) = session.ask()
         session.note_outage("no licence.\nReally not.", [p.id], 120.0)
         assert re.search(r"is paused, and tries again in (2.0 min|1\d\d s): no licence$", status.lines(tmp_path)[0])
-        session.tell(p.id, log_likelihood=0.0)
+        session.note_outage("no licence", [p.id], 0.0)
+        assert "was paused, and tries again now: no licence" in status.lines(tmp_path)[0]
+        session.note_outage("no licence", [p.id], None)  # given up, and resumed
         assert "runs; the last news" in status.lines(tmp_path)[0]
-        assert status.lines(tmp_path)[-1].startswith("outages        1 waits; the last ")
+        session.tell(p.id, log_likelihood=0.0)
+        assert status.lines(tmp_path)[-1].startswith("outages        3 waits; the last ")

@@ -6,24 +6,19 @@ import socket
 import sys
 import threading
 import time
-import urllib.request
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import pytest
-from driving import PRIOR, QUICK, infer, statuses, thetas
+from driving import infer, statuses, thetas
 from likelihoods import log_likelihood
 
 import tbq
 from tbq import adapters
-from tbq.common import errors
-from tbq.engine import forget
-from tbq.problem.evaluation import Evaluation, Status
-from tbq.problem.failures import likeness, streak_of
+from tbq.problem.evaluation import Status
 from tbq.run import journal, outage
 from tbq.run.outage import Kind, Outage
-from tbq.simulate import child
 
 NEVER = (np.inf, np.inf)
 
@@ -59,99 +54,6 @@ class Away:
         if len(self.calls) - 1 in self.gone:
             raise self.error
         return log_likelihood(theta)
-
-
-def refused():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
-
-
-# --- what an outage is --------------------------------------------------------------------------------------
-
-
-def raised(f, *args):
-    try:
-        f(*args)
-    except Exception as error:
-        return error
-    raise AssertionError
-
-
-class Licence(tbq.Transient):
-    """A user's own kind."""
-
-
-def test_what_has_nothing_to_do_with_theta_is_recognised(tmp_path):
-    gone = raised(urllib.request.urlopen, refused())  # wrapped, as libraries do
-    assert child.outage_of(gone) == "seen"
-    assert child.outage_of(raised(adapters.UmBridgeModel(refused(), "m", retries=0), np.zeros(1))) == "seen"
-    assert child.outage_of(tbq.Transient("no licence")) == "named"
-    assert child.outage_of(Licence("no licence")) == "named"
-    assert child.outage_of(OSError(errno.ENOSPC, "full")) == "seen"
-    for of_theta in (ValueError("x"), FileNotFoundError(2, "out.txt"), TimeoutError(), BrokenPipeError(32, "x")):
-        assert child.outage_of(of_theta) == ""
-    circle = ValueError("x")
-    circle.__context__ = circle
-    assert child.outage_of(circle) == ""
-
-
-def command(tmp_path, script, **changes):
-    path = tmp_path / "sim.sh"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    arguments = {"command": (str(path), "{a}", "{b}"), "output": "stdout.txt", "folder": tmp_path / "work"}
-    return adapters.CommandModel(("a", "b"), **arguments | changes)
-
-
-def test_a_program_that_cannot_be_started_or_says_so_itself(tmp_path):
-    model = command(tmp_path, "exit 75", transient=[75, 69])
-    with pytest.raises(errors.ProgramUnavailableError, match="exit code 75, which is transient") as caught:
-        model(np.zeros(2))
-    assert isinstance(caught.value, tbq.Transient)
-    with pytest.raises(errors.ProgramError, match="exit code 3 ") as caught:
-        command(tmp_path, "exit 3", transient=[75])(np.zeros(2))
-    assert not isinstance(caught.value, tbq.Transient)
-    for spoil in (lambda path: path.chmod(0o644), lambda path: path.unlink()):
-        spoil(tmp_path / "sim.sh")
-        with pytest.raises(errors.ProgramUnavailableError, match="could not be started"):
-            model(np.zeros(2))
-
-
-@pytest.mark.parametrize("codes", [75, [0], [256], ["75"], [True], "75"])
-def test_wrong_exit_codes_are_named(tmp_path, codes):
-    with pytest.raises(tbq.TbqError, match="transient must be a list of exit codes from 1 to 255"):
-        command(tmp_path, "exit 75", transient=codes)
-
-
-def failed(message, status=Status.FAILED, i=0):
-    return Evaluation(i, np.zeros(2), 0, "initial", np.nan, status, np.nan, message)
-
-
-def test_failures_are_alike_where_only_numbers_and_directories_differ():
-    one = "the program ended with exit code 1 (/sim 0.25 -1e-3)\n  12:30:01 no licence\nkept: /w/tbq-run-a1_x"
-    two = "the program ended with exit code 1 (/sim 1.75 2.5)\n  12:31:59 no licence\nkept: /w/tbq-run-bb7z"
-    assert likeness(failed(one)) == likeness(failed(two))
-    assert likeness(failed(one)) != likeness(failed(one.replace("code 1", "code 2")))
-    assert likeness(failed(one)) != likeness(failed(one.replace("no licence", "no mesh")))
-    assert likeness(failed(one)) != likeness(failed(one, Status.TIMEOUT))
-    assert likeness(failed("at <f 0x7f3a>")) == likeness(failed("at <f 0x7e00>"))
-    assert likeness(Evaluation(0, np.zeros(2), 0, "initial", np.nan, Status.OK, -1.0)) == ""
-
-
-def test_a_streak_counts_calls_and_ends_with_a_success_or_another_failure():
-    runs = [failed("a", i=i) for i in range(4)]
-    assert [r.id for r in streak_of(runs).runs] == [0, 1, 2, 3]
-    assert streak_of(runs).is_longer((4, 9))
-    assert not streak_of(runs).is_longer((5, 9))
-    assert streak_of([*runs, failed("b")]).calls == 1
-    good = Evaluation(9, np.zeros(2), 0, "initial", np.nan, Status.INFEASIBLE, -np.inf)
-    assert not streak_of([*runs, good]).runs
-    assert streak_of([good, *runs]).is_longer((9, 4))
-    assert not streak_of([good, *runs]).is_longer((2, 5))
-    assert streak_of([]).after(runs).calls == 1  # one vectorised call
-    assert streak_of(runs[:1]).after(runs[1:]).calls == 2
 
 
 def test_waits_grow_to_a_limit(monkeypatch):
@@ -238,7 +140,10 @@ def _unlicensed(theta):
 
 
 def test_a_server_that_goes_away_and_comes_back(tmp_path, monkeypatch):
-    model = adapters.UmBridgeModel(refused(), "m", retries=0)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    model = adapters.UmBridgeModel(url, "m", retries=0)
     gone = {4, 5, 6}
     calls = []
 
@@ -452,78 +357,6 @@ def test_a_vectorised_call_that_fails_is_one_failure():
     assert result.n_evaluations == 0
     whole = {"vectorized": True, "n_initial": 8, "batch_size": 8}
     assert infer(lambda theta: np.zeros((3, 3)), 24, **whole).n_evaluations == 24  # by three calls
-
-
-# --- forgetting on request ----------------------------------------------------------------------------------
-
-
-def broken(theta):
-    if theta[0] > 1.0:
-        raise ValueError("no licence")
-    return log_likelihood(theta)
-
-
-def test_failures_are_made_again_on_request(tmp_path):
-    before = infer(broken, 20, journal=tmp_path)
-    bad = [e.id for e in before.evaluations if e.status is Status.FAILED]
-    assert 2 <= len(bad) < 12
-    calls = []
-
-    def counted(theta):
-        calls.append(tuple(theta))
-        return log_likelihood(theta)
-
-    assert infer(pytest.fail, 20, journal=tmp_path).n_evaluations == 20
-    after = infer(counted, 20, journal=tmp_path, retry_failed=True)
-    assert set(statuses(after)) == {Status.OK}
-    assert after.n_evaluations == 20
-    assert calls == [tuple(before.evaluations[i].theta) for i in bad]
-    assert journal.read(tmp_path).stop is after.stop
-    again = infer(pytest.fail, 20, journal=tmp_path, retry_failed=True)  # there are none any more
-    assert again.log_evidence == after.log_evidence
-
-
-def test_a_warm_start_leaves_failures_out_on_request(tmp_path):
-    before = infer(broken, 20, journal=tmp_path)
-    bad = sum(e.status is Status.FAILED for e in before.evaluations)
-    for source in (tmp_path, before):
-        kept = infer(log_likelihood, 2, warm_start=source)
-        dropped = infer(log_likelihood, 2, warm_start=source, retry_failed=True)
-        assert kept.n_evaluations == 22
-        assert dropped.n_evaluations == 22 - bad
-        assert set(statuses(dropped)) == {Status.OK}
-
-
-def test_a_session_forgets_what_it_is_told_to(tmp_path):
-    with tbq.Session(PRIOR, journal=tmp_path, max_evaluations=20, **QUICK) as session:
-        for p in session.ask(12):
-            session.fail(p.id, "no licence") if p.id in (2, 5) else session.tell(
-                p.id, log_likelihood=log_likelihood(p.theta)
-            )
-        (later,) = session.ask(1)  # it has learned
-        session.forget([5])
-        assert [p.id for p in session.pending] == [5, later.id]
-        assert [p.id for p in session.ask(3)] == [5]
-        with pytest.raises(tbq.TbqError, match=r"Session.forget: 3 is not the id of a failure; these are \[2\]"):
-            session.forget([2, 3])
-    with tbq.Session(PRIOR, journal=tmp_path, retry_failed=True, max_evaluations=20, **QUICK) as again:
-        assert [p.id for p in again.pending] == [2, 5, later.id]
-        assert len(again.evaluations) == 10
-    assert len(journal.read(tmp_path).evaluations) == 10
-
-
-def test_what_is_forgotten_leaves_no_trace_in_the_regions():
-    with tbq.Session(PRIOR, max_evaluations=40, **QUICK) as session:
-        for p in session.ask(12):
-            session.fail(p.id, "x") if p.id < 3 else session.tell(p.id, log_likelihood=log_likelihood(p.theta))
-        session.ask(1)
-        assert session.state.reach is not None
-        state = forget(session.state, {0, 1, 2})
-        assert state.reach is None
-        assert [p.id for p in state.pending] == [0, 1, 2, 12]
-        assert [e.id for e in state.evaluations] == list(range(3, 12))
-        nothing = forget(state, set(range(12)))
-        assert nothing.evaluations == ()
 
 
 def test_messages_are_logged_where_nobody_watches(tmp_path, caplog):

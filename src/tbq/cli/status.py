@@ -59,9 +59,10 @@ def _verdict(contents: journal.Contents, alive: bool, folder: Path) -> str:
     if contents.stop is not None:
         return f"ended. {contents.stop.value}"
     waits = contents.outage
-    if alive and waits:
-        wait = waits["time"] + (waits["wait"] or 0.0) - time.time()
-        return f"is paused, and tries again in {duration(max(wait, 0.0))}: {_first_line(waits)}"
+    if alive and waits and waits["wait"] is not None:
+        wait = waits["time"] + waits["wait"] - time.time()
+        when = f"is paused, and tries again in {duration(wait)}" if wait > 0.0 else "was paused, and tries again now"
+        return f"{when}: {_first_line(waits)}"
     if alive:
         return f"runs; the last news is {duration(time.time() - (folder / journal.FILE).stat().st_mtime)} old"
     if waits:

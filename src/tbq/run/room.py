@@ -15,6 +15,8 @@ def take(file: int, start: int, length: int) -> None:
 
     Where the system cannot do that (other than Linux, some network disks) nothing happens.
     """
+    if os.name != "posix":
+        return
     libc = ctypes.CDLL(None, use_errno=True)
     allocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
     if allocate is None:

@@ -55,7 +55,6 @@ class Sender:
             _ = self.task.payload  # say at once that it cannot be sent
         self.driver = processes.driver(uuid.uuid4().hex, folder)
         self.make: Callable[[], Executor] | None = None if isinstance(plan.executor, Executor) else plan.executor
-        self.here = plan.executor is None
         self.executor = plan.executor if isinstance(plan.executor, Executor) else made(self.make)
         self.broken = False
         self.workers: set[int] = set()  # processes of the pool
@@ -84,14 +83,14 @@ class Sender:
         """Take back what has not begun, and end what runs in programs and processes started for it."""
         futures = [future for future in out if not future.cancel() and not future.done()]
         processes.end_programs(self.driver.run)
-        if self.make is not None or self.here:
+        if self.make is not None:
             self.executor.shutdown(wait=False)
             if futures or self.broken:
                 processes.end_workers(self.workers, self.driver)
 
     def interrupt(self) -> None:
         """What Ctrl-C in a terminal says to the workers of a pool that is not ours to end."""
-        if self.make is None:
+        if self.make is None and hasattr(os, "killpg"):
             for pid in self.workers:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGINT)
