@@ -117,7 +117,7 @@ def test_ps_and_proc_tell_the_same_tree(monkeypatch):
         monkeypatch.setattr(guard, "_PROC", "/nowhere")
         assert guard.descendants([process.pid]) == found
         assert len(found) == 2
-        assert guard.birth(process.pid) == ""
+        assert guard.birth(process.pid) == "unknown"
         assert guard.marked() == []
         guard.end_tree([process.pid])
         process.wait(5)

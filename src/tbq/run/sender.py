@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,10 +87,8 @@ class Sender:
 
     def interrupt(self) -> None:
         """What Ctrl-C in a terminal says to the workers of a pool that is not ours to end."""
-        if self.make is None and hasattr(os, "killpg"):
-            for pid in self.workers:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGINT)
+        if self.make is None:
+            processes.interrupt_workers(self.workers)
 
     def _submit(self, job: Job) -> Future[Answer]:
         plan, theta = self.plan, job.theta(self.plan.vectorized)

@@ -36,7 +36,7 @@ def main() -> None:
     os.chdir("/")
     process, mark = int(sys.argv[1]), sys.argv[2]
     announced = _watch(process)
-    end_tree([pid for pid, born in announced.items() if birth(pid) == born])
+    end_tree([pid for pid, born in announced.items() if born and birth(pid) == born])
     end_marked(mark)
 
 
@@ -169,7 +169,9 @@ def _parents() -> list[tuple[int, int]]:
 
 
 def birth(pid: int) -> str:
-    """When a process was started, which tells it from others with its number; empty if it is dead or nobody knows."""
+    """When a process was started, which tells it from later ones with its number; empty if it is dead."""
+    if not os.path.isdir(_PROC):
+        return "unknown"
     fields = _status(pid)
     return fields[19] if fields and fields[0] not in "ZX" else ""
 

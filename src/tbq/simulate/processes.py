@@ -212,11 +212,23 @@ def workers(executor: Executor, known: set[int]) -> set[int]:
 def end_workers(pids: set[int], of: Driver) -> None:
     """Kill processes of a pool and all that they started, also where they are dead already."""
     if pids and hasattr(os, "killpg"):
-        alive = {child.pid for child in multiprocessing.active_children()}  # a number that died may be another's now
-        guard.end_tree(pid for pid in pids if pid in alive)
+        guard.end_tree(pids & _children())
         for pid in pids:
             guard.end_marked(f"{of.mark}/{pid}/")
             _mine().say("/", pid)
+
+
+def interrupt_workers(pids: set[int]) -> None:
+    """What Ctrl-C in a terminal says to them."""
+    if hasattr(os, "killpg"):
+        for pid in pids & _children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT)
+
+
+def _children() -> set[int]:
+    """Processes of ours that live: a number that died may be another's by now."""
+    return {child.pid for child in multiprocessing.active_children() if child.pid is not None}
 
 
 # --- what is left of a run that was killed ------------------------------------------------------------------
