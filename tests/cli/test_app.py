@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -401,6 +402,17 @@ def test_exit_codes_may_be_named_as_transient(spring, tmp_path, quickly):
     done = cli("resume", tmp_path / "runs/spring")
     assert done.exit_code == 0
     assert "Converged after" in done.output
+
+
+def test_a_server_that_is_not_there_is_to_be_tried_again_later(spring, tmp_path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    path = spring("", (f'python = "{_module(tmp_path)}:force"', f'url = "{url}"\nname = "m"\nretries = 0'))
+    for command in ("check", "run"):
+        done = cli(command, path)
+        assert done.exit_code == 75
+        assert "could not be reached" in done.output
 
 
 def test_a_run_that_waits_says_so_from_another_terminal(tmp_path, monkeypatch):

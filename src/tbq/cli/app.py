@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from tbq.common.errors import TbqError
+from tbq.common.errors import TbqError, Transient
 
 if TYPE_CHECKING:
     from tbq.cli import casefile
@@ -168,7 +168,7 @@ def _spoken(subject: Path) -> Iterator[None]:
     except TbqError as error:
         first, *others = str(error).splitlines()
         typer.echo("\n  ".join([f"{subject}: {first}" if not others else f"{subject}:\n  {first}", *others]), err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(_PAUSED if isinstance(error, Transient) else 1) from error
 
 
 @contextmanager

@@ -110,12 +110,12 @@ def end_tree(roots: Iterable[int]) -> None:
             os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
 
 
-def end_marked(mark: str) -> None:
-    """Kill every process whose mark contains this, and return when none has been seen for a moment."""
+def end_marked(*marks: str) -> None:
+    """Kill every process whose mark contains one of these, and return when none has been seen for a moment."""
     deadline = time.monotonic() + _PATIENCE
     quiet = False
     while time.monotonic() < deadline:
-        found = [pid for pid, value in marked() if mark in value and not _cleans_up(pid)]
+        found = [pid for pid, value in marked() if any(m in value for m in marks) and not _cleans_up(pid)]
         if quiet and not found:
             return
         for pid in found:

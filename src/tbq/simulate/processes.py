@@ -77,7 +77,7 @@ class _Own:
     """What this process has started, and who guards it."""
 
     def __init__(self) -> None:
-        self.lock, self.ending = threading.RLock(), threading.Lock()
+        self.lock = threading.RLock()
         self.guard: _Guard | None = None
         self.inherited: list[_Guard] = []  # those of our parents, whose processes are not ours to wait for
         self.active: Counter[str] = Counter()  # marks of what is under way
@@ -163,9 +163,8 @@ class Program(subprocess.Popen[bytes]):
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         of: Driver | None = getattr(_here, "of", None)
-        self.run = of.run if of else ""
+        self.run, self.mark, self.ending = of.run if of else "", uuid.uuid4().hex, threading.RLock()
         with marking(of):
-            self.mark = uuid.uuid4().hex
             environment = {**os.environ, guard.VARIABLE: f"{os.environ[guard.VARIABLE]}{self.mark}/"}
             super().__init__(command, start_new_session=True, env=environment, **options)
         _own.programs.add(self)
@@ -174,7 +173,7 @@ class Program(subprocess.Popen[bytes]):
 
     def finish(self) -> None:
         """It has said all it had to say: end it, and what is left of its group."""
-        with _own.ending:
+        with self.ending:
             if self.returncode is None:  # the group is there until its leader is waited for
                 if hasattr(os, "killpg"):
                     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -188,10 +187,11 @@ class Program(subprocess.Popen[bytes]):
 
     def end(self) -> None:
         """End it before its time, and all that it started, wherever that has gone."""
-        if self.poll() is None and hasattr(os, "killpg"):
-            guard.end_tree([self.pid])
-            guard.end_marked(self.mark)
-        self.finish()
+        with self.ending:  # its number is its own until it is waited for
+            if self.poll() is None and hasattr(os, "killpg"):
+                guard.end_tree([self.pid])
+                guard.end_marked(self.mark)
+            self.finish()
 
 
 def end_programs(run: str) -> None:
@@ -213,8 +213,8 @@ def end_workers(pids: set[int], of: Driver) -> None:
     """Kill processes of a pool and all that they started, also where they are dead already."""
     if pids and hasattr(os, "killpg"):
         guard.end_tree(pids & _children())
+        guard.end_marked(*(f"{of.mark}/{pid}/" for pid in pids))
         for pid in pids:
-            guard.end_marked(f"{of.mark}/{pid}/")
             _mine().say("/", pid)
 
 
