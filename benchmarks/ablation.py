@@ -5,57 +5,39 @@ Run: python benchmarks/ablation.py [seeds] [jobs]; an interrupted study goes on.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 import tbq
 from tbq import problems
-from tbq.acquisition import exploration
 from tbq.bench import paper, studies
-from tbq.engine import conclude, conclusion
+from tbq.engine import conclude
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 from tbq.result.result import Result
 
 FIRST_SEED = 100  # seeds below are those of the calibration
 FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
-PARTS: dict[str, dict[str, Any]] = {
+PARTS: dict[str, dict[str, Any]] = {  # options, or numbers of the tuning
     "default": {},
     "one kernel: squared exponential, constant mean": {"kernel": "se"},
     "one kernel: Matérn-5/2, constant mean": {"kernel": "matern52"},
     "exp(μ) for the mean of L": {"mean_cap": 0.0},
     "exp(μ + σ²/2) for it, not capped": {"mean_cap": np.inf},
-    "no inflation of standard deviations": {"inflation": 1.0},
-    "the same σ in the mean of L, whatever the surprises": {},
+    "no inflation of standard deviations": {"inflate": False},
+    "the same σ in the mean of L, however well runs were predicted": {"adjust_mean": False},
     "no exploration points": {"explore_every": 0},
-    "no profiles and peaks among them": {},
-    "no optimistic populations, as above the plane": {"optimism": 0.0},
-    "optimistic populations, as in the plane": {"optimism": 1.0},
-    "populations without prior points": {"prior_share": 0.0},
-    "intermediate stages as strict as the last": {"tolerance": (0.04, 0.04)},
-    "no check runs": {"check_runs": 0},
-    "no last look at other surrogates and by fresh quadrature": {},
-    "no glances: thorough looks before checks too": {},
-}
-EXPLORE, LOOK = exploration.exploration, conclusion.assess_evidence
-PATCHES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "the same σ in the mean of L, whatever the surprises": ("tbq.surrogate.inflation.deflation", lambda *_: 1.0),
-    "no profiles and peaks among them": (
-        "tbq.acquisition.exploration.exploration",
-        lambda turn, *rest: EXPLORE(turn % 2 * 2, *rest),
-    ),
-    "no last look at other surrogates and by fresh quadrature": ("tbq.engine.learn.certain", lambda _: True),
-    "no glances: thorough looks before checks too": (
-        "tbq.engine.learn.assess_evidence",
-        lambda state, **_: LOOK(state),
-    ),
+    "populations without prior points": {"prior_fraction": 0.0},
+    "intermediate stages as strict as the last": {"intermediate": 1.0},
+    "no check runs": {"check_runs": False},
+    "no assessment by fresh quadrature and rival models before the end": {"assess_before_end": False},
+    "full assessments before checks too": {"coarse_before_check": False},
 }
 BATCHES: dict[str, dict[str, Any]] = {
     "one at a time": {},
@@ -65,8 +47,7 @@ BATCHES: dict[str, dict[str, Any]] = {
 }
 OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
 SPARED = ("one kernel", "exp(μ", "no inflation", "intermediate")  # what these do shows without the hours of ten
-SAME_ABOVE = ("no optimistic",)
-SAME_IN_THE_PLANE = ("no check runs", "no glances", "no profiles", "optimistic")
+SAME_IN_THE_PLANE = ("no check runs", "full assessments")
 OF_BATCHES = ("u1", "u3", "mixture4")
 
 
@@ -87,9 +68,10 @@ class Row:
 def run_part(variant: str, name: str, seed: int) -> Row:
     """A run without one part of the default."""
     problem, start = problems.get(name), time.process_time()
-    with mock.patch(*PATCHES[variant]) if variant in PATCHES else contextlib.nullcontext():
-        state, _ = paper.drive(problem, resolve(problem.prior.dim, **PARTS[variant]), seed)
-        result = Result.of(conclude(state))
+    part = PARTS[variant]
+    tuning = Tuning(**{k: v for k, v in part.items() if k != "kernel"})
+    settings = resolve(problem.prior.dim, tuning=tuning, kernel=part.get("kernel", "auto"))
+    result = Result.of(conclude(paper.drive(problem, settings, seed)[0]))
     return _row(variant, name, seed, result, start)
 
 
@@ -111,7 +93,7 @@ def worth_it(variant: str, name: str) -> bool:
     """Not where a variant is the default, and not where smaller problems tell enough."""
     if variant.startswith(SPARED):
         return name != "ten"
-    return not variant.startswith(SAME_ABOVE if problems.get(name).prior.dim > 2 else SAME_IN_THE_PLANE)
+    return problems.get(name).prior.dim > 2 or not variant.startswith(SAME_IN_THE_PLANE)
 
 
 def cells(rows: Sequence[Row]) -> list[str]:
@@ -147,7 +129,7 @@ Made by `python benchmarks/ablation.py {seeds}`: at least {seeds} seeds each, fr
 small, also those of the calibration. Each line leaves out or replaces one part; cells are empty where that changes
 nothing. Calls and relative errors of the evidence are means; *rms z* is of the log-evidence's error over its stated
 standard deviation: above 1 the error bar is too short. `ten` is left out where smaller problems tell enough. Above the
-plane, lines of 5 to 10 seeds were made with thorough looks, as the last one. Every run is in `ablation_parts.csv` and
+plane, lines of 5 to 10 seeds were made with full assessments, as the last one. Every run is in `ablation_parts.csv` and
 `ablation_batches.csv`.
 """
 

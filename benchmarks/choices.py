@@ -4,6 +4,7 @@ Run: python benchmarks/choices.py [seeds]
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,12 @@ from tbq.bench import paper
 from tbq.engine import conclude
 from tbq.problem.settings import resolve
 
+BOUNDED = replace(paper.AS_PRINTED, mean_cap=0.0, bound_factor=5.0)
 PROBLEMS = ("u3", "u4")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper settings, PLUR": ("paper", {"acquisition": "plur"}),
-    "paper settings, PLUR, search weighted by the last stage": (
-        "paper",
-        {"acquisition": "plur", "weighted_search": True},
-    ),
-    "paper settings, PLUR, upper bound below 5 ε first": ("paper", {"acquisition": "plur", "bound_factor": 5.0}),
+    "paper settings, PLUR, upper bound below 5 ε first": ("paper", {"acquisition": "plur", "tuning": BOUNDED}),
     "default": ("default", {}),
-    "default, search weighted by the last stage": ("default", {"weighted_search": True}),
-    "default, γ frozen below a coefficient of variation of 0.2": ("default", {"freeze_cov": 0.2}),
 }
 
 

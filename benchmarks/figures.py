@@ -6,7 +6,7 @@ Run: python benchmarks/figures.py [bq] [tbq] [readme] [pairs] [battery]
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tbq.bench import paper
 from tbq.common.types import Array
 from tbq.engine import conclude
 from tbq.engine.stages import advance
+from tbq.problem.options import AcquisitionName
 from tbq.problem.settings import resolve
 from tbq.report import plots
 from tbq.result.result import Result
@@ -31,7 +32,9 @@ def bayesian_quadrature(name: str) -> None:
     figure, axes = plots.pyplot().subplots(1, 5, figsize=(21, 4), layout="constrained", sharex=True, sharey=True)
     plots.exact_density(problem, axes[0])
     for axis, acquisition in zip(axes[1:], ENSEMBLE, strict=True):
-        settings = resolve(2, algorithm="bq", acquisition=acquisition, **paper.printed_settings(name, "bq"))
+        settings = resolve(
+            2, algorithm="bq", acquisition=cast(AcquisitionName, acquisition), **paper.printed_settings(name, "bq")
+        )
         result = Result.of(conclude(paper.drive(problem, settings, SEED)[0]))
         title = f"BQ-{acquisition.upper()}: {result.n_evaluations} runs, evidence {result.evidence:.4g}"
         plots.posterior_density(result, axis, title=title)

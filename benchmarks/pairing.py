@@ -9,12 +9,14 @@ Run: python benchmarks/pairing.py [seeds] [acquisition] [problem …]
 import itertools
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from tbq import engine, problems
 from tbq.bench import paper
 from tbq.common.types import IntArray
+from tbq.problem.options import AcquisitionName
 from tbq.problem.settings import resolve
 from tbq.simulate.pool import evaluate
 
@@ -52,7 +54,7 @@ def measure(name: str, acquisition: str, seeds: range) -> str:
     results: list[list[tuple[int, float]]] = [[], []]
     for seed in seeds:
         partner = np.random.default_rng(seed).permutation(options["population"])
-        settings = resolve(2, algorithm="bq", acquisition=acquisition, **options)
+        settings = resolve(2, algorithm="bq", acquisition=cast(AcquisitionName, acquisition), **options)
         state = engine.init(problem.prior, settings, seed)
         trace: list[tuple[int, float, float, float]] = []
         while state.stop is None:

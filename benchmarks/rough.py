@@ -81,7 +81,7 @@ COLUMNS = (
     "runs",
     "calls",
     "converged",
-    "doubted",
+    "objections",
     "error (largest)",
     "rms z (largest)",
     "confidently wrong",

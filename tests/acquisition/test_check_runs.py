@@ -1,12 +1,14 @@
 """The check before the end, against residuals worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import tbq
 from tbq import engine
-from tbq.acquisition import check_runs, exploration
+from tbq.acquisition import check_runs
 from tbq.acquisition.check_runs import Check
 from tbq.engine.conclusion import assess_evidence
 from tbq.problem.evaluation import Evaluation, Status
@@ -60,25 +62,33 @@ def test_where_all_draws_failed_the_other_points_do_not_decide():
     assert check().passed([failed[0], *found(0.0, 0.0, 0.0, 0.0)[1:]])
 
 
-def test_half_of_it_are_posterior_draws_one_is_the_end_of_a_ridge(monkeypatch):
+def test_zero_likelihood_where_some_was_expected_fails_a_check():
+    zero = [Evaluation(10 + i, np.zeros(1), 1, "check", np.nan, Status.INFEASIBLE, -np.inf) for i in (1, 3)]
+    good = [e for e in found(0.0, 0.0, 0.0, 0.0) if e.id in (10, 12)]
+    assert list(check().residuals([*good, *zero])) == [0.0, 0.0, -3.0, -3.0]
+    assert not check().passed([*good, *zero])
+    low = Check(10, np.zeros((4, 1)), np.full(4, -9.0), 2, -3.0, TOLERANCE)  # none was expected
+    assert len(low.residuals(zero)) == 0
+
+
+def test_half_of_it_are_posterior_draws_the_others_uncertain_members_of_the_population():
     prior = tbq.Prior({name: stats.uniform(-1, 2) for name in "abcde"})
     settings = resolve(5, n_initial=40)
     state, proposals = engine.ask(engine.init(prior, settings, 0), 40)
     done = [Evaluation(p.id, p.theta, 0, "initial", np.nan, Status.OK, -9 * np.sum(p.theta**2)) for p in proposals]
     state = engine.tell(state, done)
-    end = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
-    monkeypatch.setattr(exploration, "end", lambda *_: prior.to_working(end[None, :]))
     found = assess_evidence(state)
     rng = np.random.default_rng(0)
     points = (state.population, found.posterior)
-    check = check_runs.plan(*points, found.surrogate, prior, [], settings, 40, rng)
+    check = check_runs.plan(*points, found.surrogate, prior, settings, 40, rng)
     assert len(check.theta) == 5
     assert check.n_draws == 3
     draws = {tuple(np.round(row, 9)) for row in prior.from_working(found.posterior.z)}
     assert all(tuple(np.round(row, 9)) in draws for row in check.theta[:3])
-    assert np.allclose(check.theta[3], end)
+    members = {tuple(np.round(row, 9)) for row in prior.from_working(state.population.z)}
+    assert all(tuple(np.round(row, 9)) in draws | members for row in check.theta[3:])
     assert check.tolerance == settings.tolerance[1]
     exact = np.array([-9 * np.sum(row**2) for row in check.theta])
     assert np.allclose(check.expected, exact, atol=0.5)  # a quadratic, known from 40 runs
-    alone = check_runs.plan(*points, found.surrogate, prior, [], resolve(5, check_runs=1), 40, rng)
+    alone = check_runs.plan(*points, found.surrogate, prior, replace(settings, check_runs=1), 40, rng)
     assert len(alone.theta) == 1

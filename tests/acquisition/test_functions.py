@@ -164,7 +164,7 @@ def test_the_order_of_the_data_changes_nothing(name):
 def test_believing_a_run_leaves_the_mean_and_removes_its_worth():
     target = make_target()
     z = np.array([0.9, -0.9])
-    believed = target.believing(z)
+    believed = target.conditioned(z)
     np.testing.assert_allclose(believed.nodes.mean, target.nodes.mean, atol=1e-6)
     assert np.all(believed.nodes.variance <= target.nodes.variance + 1e-9)
     assert functions.peur(believed, z[None, :])[0] < functions.peur(target, z[None, :])[0] - 4.0

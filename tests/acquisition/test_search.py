@@ -53,7 +53,7 @@ def test_points_that_believe_in_those_before_them_are_spread_out_and_worth_less_
     for _ in range(4):
         known = np.vstack([target.surrogate.gp.x, *(c.z for c in choices)])
         choices.append(search.choose(("peur", functions.peur), target, pool, known, BOX, climb=True))
-        target = target.believing(choices[-1].z)
+        target = target.conditioned(choices[-1].z)
     z = np.array([c.z for c in choices])
     gaps = np.linalg.norm(z[:, None] - z[None, :], axis=-1)[np.triu_indices(4, 1)]
     assert gaps.min() > 0.05

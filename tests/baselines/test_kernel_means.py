@@ -59,3 +59,23 @@ def test_a_dependent_prior_is_a_sample():
     total = length**2 * np.eye(2) + np.array([[1, 0.7], [0.7, 1]])
     exact = length**2 * 2 * np.pi * stats.multivariate_normal([0, 0], total).pdf(x[0])
     assert measure.mean(SE, np.log([length, length, 1.0]), x)[0] == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize("length", [3.0, 1e3, 1e6, 1e8])
+@pytest.mark.parametrize("kernel", [SE, MATERN52_PRODUCT])
+def test_nothing_cancels_at_long_length_scales(kernel, length):
+    """Against Gauss–Legendre quadrature of the smooth kernel, which loses no digits there."""
+    line = kernel_means.Uniform(-1.0, 2.0)
+    roots, weights = np.polynomial.legendre.leggauss(60)
+    nodes, weights = 0.5 + 1.5 * roots, 0.5 * weights
+    x = np.array([-1.0, 0.2, 2.0, 2.5])
+    profile = (
+        (lambda r: np.exp(-0.5 * r * r))
+        if kernel is SE
+        else lambda r: (1 + np.sqrt(5) * np.abs(r) + 5 * r * r / 3) * np.exp(-np.sqrt(5) * np.abs(r))
+    )
+    pairs = profile((nodes[:, None] - nodes[None, :]) / length)
+    tolerance = 1e-4 if length < 10 and kernel is not SE else 1e-14  # the kink of a Matérn kernel is not polynomial
+    assert line.double(kernel, length) == pytest.approx(weights @ pairs @ weights, rel=tolerance)
+    exact = profile((x[:, None] - nodes[None, :]) / length) @ weights
+    assert line.mean(kernel, length, x) == pytest.approx(exact, rel=tolerance)

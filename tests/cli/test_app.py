@@ -20,6 +20,7 @@ from tbq.cli.app import app
 from tbq.common.words import duration
 from tbq.problem.evaluation import Status
 from tbq.run import journal, outage
+from tbq.simulate.textfiles import read_csv
 
 ROOT = Path(__file__).parents[2]
 TBQ = str(Path(sys.executable).with_name("tbq"))
@@ -157,6 +158,14 @@ def test_run_leaves_everything_in_its_folder(spring, tmp_path):
     assert "runs/spring has a run already; `tbq resume runs/spring` goes on with it" in again.output
 
 
+def test_samples_have_the_names_of_their_parameters(spring, tmp_path):
+    name = "k, 'E/E0'"
+    path = spring("return theta", ("k = {dist", f'"{name}" = {{dist'), ("max_evaluations = 40", "max_evaluations = 14"))
+    assert cli("run", path).exit_code == 0
+    draws = read_csv(tmp_path / "runs/spring/samples.csv", name)
+    assert np.mean(draws) == pytest.approx(1.2, abs=0.05)
+
+
 def test_a_finished_run_is_not_run_again(spring, tmp_path):
     cli("run", spring(COUNT), "--out", tmp_path / "a")
     calls, before = len((tmp_path / "calls").read_text()), (tmp_path / "a/summary.txt").read_text()
@@ -191,6 +200,35 @@ def test_failed_programs_leave_their_directories(spring, tmp_path):
     kept = Path(failed[0].message.rpartition("Its directory is kept: ")[2])
     assert (kept / "stderr.txt").read_text() == "too soft\n"
     assert "timeout" in done.output
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_model_that_closes_our_output_loses_nothing(spring, tmp_path, stream):
+    path = spring(f"import sys; sys.{stream}.close(); return theta", ("max_evaluations = 40", "max_evaluations = 14"))
+    done = subprocess.run([TBQ, "run", str(path)], capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
+    assert "after 14 evaluations" in (tmp_path / "runs/spring/summary.txt").read_text()
+    assert (tmp_path / "runs/spring/samples.csv").stat().st_size > 0
+
+
+def test_what_a_program_prints_steers_no_terminal(spring, tmp_path):
+    (tmp_path / "sim.sh").write_text("printf '\\033[2Jgone\\007' >&2; exit 1\n")
+    command = 'command = ["sh", "sim.sh", "{k}"]\nfiles = ["sim.sh"]\noutput = "stdout.txt"'
+    path = spring(
+        "",
+        (f'python = "{_module(tmp_path)}:force"', command),
+        ("A spring", r"A \u001b]0;spring\u0007"),
+        ("max_evaluations = 40", "max_evaluations = 10"),
+    )
+    check, run = cli("check", path), cli("run", path)
+    status = cli("status", tmp_path / "runs/spring")
+    report = cli("report", tmp_path / "runs/spring", "--out", tmp_path / "r.html")
+    for said in (check.output, run.output, status.output):
+        assert r"\x1b[2Jgone\x07" in said
+        assert "\x1b" not in said
+    assert r"A \x1b]0;spring\x07" in run.output
+    assert report.exit_code == 0
+    assert "\x1b" not in (tmp_path / "r.html").read_text()
 
 
 def _module(tmp_path):

@@ -1,5 +1,8 @@
 """From a state to the errors that are stated."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,6 +18,7 @@ from tbq.engine.conclusion import assess_evidence
 from tbq.engine.records import ErrorBudget
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 from tbq.report import summary
 from tbq.surrogate.feasibility import Bounded
 from tbq.surrogate.inflation import supported
@@ -47,25 +51,25 @@ def test_squares_of_the_parts_that_are_printed_add_up_to_the_total(state, check)
     assert parts.get("surrogate, by check runs") == (check if check > 0.5 else None)
 
 
-def test_the_surrogates_error_is_stated_as_surprises_support_it(state):
-    calm, shaken = replace(state, surprises=(0.04,) * 30), replace(state, surprises=(16.0,) * 30)
+def test_the_surrogates_error_is_stated_as_predictions_support_it(state):
+    calm, shaken = replace(state, squared_z=(0.04,) * 30), replace(state, squared_z=(16.0,) * 30)
     now = 0.5 + conclusion._last_seen(state)
-    assert conclusion._surrogate_error(calm, now) == pytest.approx(supported(1.5, calm.surprises) * now)
+    assert conclusion._surrogate_error(calm, now) == pytest.approx(supported(Tuning(), calm.squared_z) * now)
     assert conclusion._surrogate_error(calm, now) < 0.5 * now
     assert conclusion._surrogate_error(shaken, now) == now
     of_outputs = SimpleNamespace(
-        likelihood=1, settings=replace(state.settings, caution=1.5), history=(), surprises=calm.surprises
+        settings=replace(state.settings, surrogate="outputs"), history=(), squared_z=calm.squared_z
     )
     assert conclusion._surrogate_error(of_outputs, now) == 1.5 * now
 
 
-def test_the_final_assessment_has_the_mean_that_surprises_support(state):
-    calm = assess_evidence(replace(state, surprises=(0.04,) * 30))
+def test_the_final_assessment_has_the_mean_that_predictions_support(state):
+    calm = assess_evidence(replace(state, squared_z=(0.04,) * 30))
     usual = assess_evidence(state)
     assert calm.surrogate.deflation == pytest.approx(np.sqrt((5 + 30 * 0.04) / 35))
     assert usual.surrogate.deflation == 1.0
     assert calm.log_evidence < usual.log_evidence
-    result = result_of(replace(state, surprises=(0.04,) * 30))
+    result = result_of(replace(state, squared_z=(0.04,) * 30))
     assert result.surrogate.deflation == calm.surrogate.deflation
     assert result.log_evidence == calm.log_evidence
 
@@ -91,3 +95,40 @@ def test_a_coarse_assessment_has_fewer_points_and_the_same_evidence_but_never_ma
 def test_a_coarse_assessment_that_is_too_rough_is_refined(state):
     strict = replace(state, settings=replace(state.settings, tolerance=(1e-4, 1e-4)))
     assert len(assess_evidence(strict, coarse=True).z) > 2**14
+
+
+def test_a_failed_run_does_not_hide_the_rival_models(state):
+    """They share what the failed run says: its predicted mean is taken for known."""
+    rivals = training.rivals(state.runs, 1.0, 1.0, state.memory)
+    assert rivals
+    lost = Evaluation(99, np.array([0.5, 0.5]), 1, "peur", np.nan, Status.FAILED, np.nan)
+    failed = replace(state, evaluations=(*state.evaluations, lost))
+    assert len(training.rivals(failed.runs, 1.0, 1.0, state.memory)) == len(rivals)
+    z = state.prior.to_working(lost.theta[None, :])
+    _, variance = failed.informed(rivals[0][0]).log_likelihood(failed.informed(rivals[0][0]).at(z))
+    assert variance[0] < 1e-4
+    found = assess_evidence(failed)
+    assert found.of_hyperparameters == pytest.approx(assess_evidence(state).of_hyperparameters, rel=0.5)
+
+
+def test_rivals_have_one_order_whatever_the_hashes(state):
+    code = (
+        "from tbq.surrogate.selection import Memory, Model, rivals; from tbq.problem.tuning import Tuning\n"
+        "import numpy as np\n"
+        "models = [Model(k, b) for k in ('se', 'matern52') for b in ('constant', 'linear', 'quadratic')]\n"
+        "memory = Memory(model=models[0], contenders=tuple(models), warm=dict.fromkeys(models, np.zeros(2)))\n"
+        "x = np.linspace(-1, 1, 12)[:, None]\n"
+        "found = rivals(x, -x[:, 0]**2, np.full(12, 1e-6), 1.0, memory, Tuning())\n"
+        "print([s.description for s, _ in found])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": s},
+        ).stdout
+        for s in ("1", "2", "3")
+    }
+    assert len(said) == 1

@@ -9,10 +9,12 @@ from scipy import stats
 
 import tbq
 from tbq import engine
+from tbq.engine import stages
 from tbq.problem.evaluation import Status, judge
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 
-SMALL = {"algorithm": "bq", "population": 1024, "nodes": 100, "candidates": 200}
+SMALL = {"algorithm": "bq", "population": 1024, "tuning": Tuning(nodes=100, candidates=200)}
 
 
 def gaussian(theta):
@@ -116,11 +118,11 @@ def test_stopping_needs_the_condition_twice_in_a_row():
 
 def test_the_upper_bound_holds_the_others_back_but_not_peur():
     settings = resolve(2, acquisition="puq")
-    limit = settings.bound_factor * 0.04
-    assert settings.satisfied(cov=0.03, bound=limit, tolerance=0.04)
-    assert not settings.satisfied(cov=0.03, bound=limit + 1e-9, tolerance=0.04)
-    assert not settings.satisfied(cov=0.05, bound=0.06, tolerance=0.04)
-    assert resolve(2, acquisition="peur").satisfied(cov=0.03, bound=9.0, tolerance=0.04)
+    limit = settings.tuning.bound_factor * 0.04
+    assert stages._within(settings, 0.03, limit, 0.04)
+    assert not stages._within(settings, 0.03, limit + 1e-9, 0.04)
+    assert not stages._within(settings, 0.05, 0.06, 0.04)
+    assert stages._within(resolve(2, acquisition="peur"), 0.03, 9.0, 0.04)
 
 
 @pytest.mark.parametrize("shift", [-1e6, 1e6])

@@ -11,8 +11,11 @@ from tbq.acquisition import exploration
 from tbq.evidence import estimate
 from tbq.problem.evaluation import judge
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 
-PLAIN = {"mean_cap": 0.0, "inflation": 1.0, "optimism": 0.0, "prior_share": 0.0, "check_runs": 0}
+PLAIN = Tuning(
+    mean_cap=0.0, inflate=False, adjust_mean=False, assess_before_end=False, prior_fraction=0.0, check_runs=False
+)
 WIDTH = 0.05
 
 
@@ -35,7 +38,7 @@ def drive(settings, f=sharp, prior=BOX, seed=0):
 
 @pytest.fixture(scope="module", params=["default", "plain"])
 def state(request):
-    return drive(resolve(3, population=1024, **(PLAIN if request.param == "plain" else {})))
+    return drive(resolve(3, population=1024, tuning=PLAIN if request.param == "plain" else None))
 
 
 def test_gamma_rises_to_exactly_one(state):
@@ -57,13 +60,12 @@ def test_evidence_of_a_sharp_posterior(state):
     assert sum(s.log_ratio for s in result.stages) == pytest.approx(result.stages[-1].log_evidence)
     # ratios and bridges were taken with the surrogates of their time: near, not equal
     assert sum(s.log_ratio for s in result.stages) == pytest.approx(EXACT, abs=0.4)
-    if state.settings.optimism == 0.0:
-        assert sum(s.log_bridge for s in result.stages) == pytest.approx(EXACT, abs=0.4)
+    assert sum(s.log_bridge for s in result.stages) == pytest.approx(EXACT, abs=0.4)
 
 
 def test_every_population_integrates_the_prior_to_one(state):
     # a plain population, which has left the prior behind, cannot see its whole mass; the default ones can
-    if state.settings.prior_share:
+    if state.settings.tuning.prior_fraction:
         for population in (*state.past, state.population):
             assert special.logsumexp(population.log_weights) == pytest.approx(0.0, abs=0.25)
 
@@ -74,8 +76,8 @@ def test_importance_sampling_and_mbar_agree(state):
     posterior, _ = estimate.draw_posterior(state.population, surrogate, state.prior, state.settings, rng)
     values = []
     for rule in (
-        estimate._importance_rule(posterior.z, surrogate, state.prior, 0.01, 0.0, rng)[0],
-        estimate._mbar_rule((*state.past, state.population, posterior), surrogate, rng),
+        estimate._importance_rule(posterior.z, surrogate, state.prior, state.settings, 0.0, rng)[0],
+        estimate._mbar_rule((*state.past, state.population, posterior), surrogate, 2**13, rng),
     ):
         log_terms = surrogate.log_mean(surrogate.at(rule.z), 1.0) + rule.log_weights
         values.append(special.logsumexp(log_terms))

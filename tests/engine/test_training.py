@@ -134,7 +134,8 @@ def test_it_is_not_confidently_wrong_where_outputs_are_not_smooth(name):
         assert not result.converged
 
 
-def test_it_falls_back_where_only_the_outputs_are_rough():
+@pytest.mark.parametrize("how", [{}, {"n_initial": 11, "batch_size": 5}], ids=["one by one", "fives from eleven on"])
+def test_it_falls_back_where_only_the_outputs_are_rough(how):
     """Two outputs that change places, of equal data: the log-likelihood does not see it."""
 
     def swapped(theta):
@@ -143,7 +144,7 @@ def test_it_falls_back_where_only_the_outputs_are_rough():
         return np.where(swap[..., None], pair[..., ::-1], pair)
 
     likelihood = tbq.GaussianLikelihood(swapped, [0.5, 0.5], 0.1)
-    result = run(likelihood, max_evaluations=60, population=512)
+    result = run(likelihood, max_evaluations=60, population=512, **how)
     assert isinstance(result.surrogate, LogNormal)
     assert "the log-likelihoods were learned instead" in result.notes[0]
     assert "learned instead" in result.summary()
@@ -154,7 +155,7 @@ def test_it_falls_back_where_only_the_outputs_are_rough():
 # --- the same behind ask and tell, and behind a journal -----------------------------------------------------
 
 
-def test_a_session_that_is_told_outputs_learns_them():
+def test_a_session_that_is_told_outputs_learns_them(tmp_path):
     likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.1)
     session = tbq.Session(SQUARE, seed=1, likelihood=likelihood, population=512)
     while not session.done:
@@ -164,6 +165,19 @@ def test_a_session_that_is_told_outputs_learns_them():
     result = session.result()
     assert isinstance(result.surrogate, Outputs)
     assert result.log_evidence == pytest.approx(exact(likelihood, SQUARE), abs=0.03)
+    assert result.likelihood is likelihood
+    result.save(tmp_path / "a.tbq")
+    loaded = tbq.load(tmp_path / "a.tbq", likelihood=likelihood)
+    assert loaded.log_density([0.4, 0.3]) == pytest.approx(result.log_density([0.4, 0.3]), rel=1e-9)
+    assert loaded.predict(n=5, seed=0).draws.shape == (5, len(DATA))
+
+
+def test_a_warm_start_raises_the_budget_of_both_surrogates():
+    likelihood = tbq.GaussianLikelihood(smooth, DATA, 0.1)
+    first = run(likelihood, population=512, max_evaluations=12)
+    session = tbq.Session(SQUARE, likelihood=likelihood, warm_start=first, max_evaluations=20)
+    settings = session.state.settings
+    assert settings.max_evaluations == settings.otherwise.max_evaluations == 32
 
 
 def test_an_interrupted_run_goes_on_with_the_outputs_of_its_journal(tmp_path):

@@ -82,6 +82,14 @@ def test_few_and_repeated_draws_are_survived():
 def test_draws_that_are_all_one_point_still_make_a_proposal():
     rng = np.random.default_rng(0)
     same = np.tile([0.3, -0.2], (100, 1))
-    for mixture in (importance.fit_bells(same, rng), importance.fit_mixture(same, LOW, HIGH, rng)):
+    for mixture in (importance.fit_student_mixture(same, rng), importance.fit_mixture(same, LOW, HIGH, rng)):
         draws = importance.sample(mixture, rng.uniform(-4, 4, (400, 2)), log_prior, 400, rng)
         assert np.isfinite(draws.log_weights).all()
+
+
+def test_a_mixture_is_fitted_to_all_the_draws():
+    """The order of the draws decides only which half chooses the number of components."""
+    y = np.random.default_rng(3).standard_normal((400, 2)) @ np.array([[1.0, 0.0], [0.6, 0.8]])
+    block = importance._fit_block(y, np.arange(2))
+    assert len(block.weights) == 1
+    assert block.means[0] == pytest.approx(y.mean(axis=0), abs=1e-9)

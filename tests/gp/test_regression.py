@@ -219,12 +219,16 @@ def far_apart():
     return x, np.sin(x[:, 0]), np.array([0.0, 0.0])
 
 
-def test_noise_that_rounding_asks_for_is_shown(monkeypatch):
+def test_jitter_that_rounding_asks_for_is_not_taken_for_noise(monkeypatch):
     x, y, parameters = far_apart()
     gp = gps.build(x, y, 1e-20, SE, "constant", parameters)
-    assert 1e-12 < gp.noise.min() < 1e-7
+    assert np.all(gp.noise == 1e-20)
+    added = np.diag(gp.factors.chol @ gp.factors.chol.T) - 1.0
+    assert 1e-12 < added.min() < 1e-7
+    again = gps.build(x, y, gp.noise, SE, "constant", parameters)  # as from a file
+    assert np.array_equal(again.factors.chol, gp.factors.chol)
     np.testing.assert_allclose(gp.predict(x)[0], y, atol=1e-3)
-    monkeypatch.setattr(gps, "_MORE", (0.0,))
+    monkeypatch.setattr(gps, "_JITTER", (0.0,))
     with pytest.raises(gps.TbqError, match="cannot be factorised"):
         gps.build(x, y, 1e-20, SE, "constant", parameters)
 

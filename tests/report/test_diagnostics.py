@@ -9,6 +9,7 @@ from scipy import stats
 import tbq
 from tbq.problem.evaluation import Status
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 from tbq.report import diagnostics, summary
 from tbq.run.session import Session
 
@@ -74,7 +75,7 @@ def test_leave_one_out_of_a_warped_surrogate_is_in_units_of_the_log_likelihood()
     x = rng.uniform(-2, 2, (30, 1))
     y = -20.0 * x[:, 0] ** 2
     surrogate, _ = selection._surrogate(
-        x, y, np.full(30, 1e-6), selection.Model("se", "constant", warped=True), 1.0, None
+        x, y, np.full(30, 1e-6), selection.Model("se", "constant", warped=True), 1.0, Tuning(), None
     )
     mean, variance = surrogate.left_out(x)
     assert surrogate.warp is not None
@@ -179,9 +180,9 @@ def test_leave_one_out_is_left_out_where_the_surrogate_does_not_know_a_run(good)
     assert set(by_name(good)) - set(by_name(result)) == {"leave-one-out"}
 
 
-def test_a_result_without_weights_or_surprises_says_nothing_of_them(good):
-    more, less = replace(good, surprises=(1.0,) * 10), replace(good, weights=np.empty(0), surprises=())
-    assert set(by_name(more)) - set(by_name(less)) == {"quadrature", "quadrature's tail", "surprise"}
+def test_a_result_without_weights_or_predictions_says_nothing_of_them(good):
+    more, less = replace(good, squared_z=(1.0,) * 10), replace(good, weights=np.empty(0), squared_z=())
+    assert set(by_name(more)) - set(by_name(less)) == {"quadrature", "quadrature's tail", "predictions"}
 
 
 # --- each finding -------------------------------------------------------------------------------------------
@@ -220,8 +221,8 @@ def test_a_population_that_did_not_move_is_noticed_with_its_stage(good):
 
 
 def test_surprising_runs_are_noticed(good):
-    assert failing(replace(good, surprises=(0.1,) * 30 + (16.0,) * 10)) == {"surprise"}
-    assert by_name(replace(good, surprises=(16.0,) * 10))["surprise"].value == pytest.approx(4.0)
+    assert failing(replace(good, squared_z=(0.1,) * 30 + (16.0,) * 10)) == {"predictions"}
+    assert by_name(replace(good, squared_z=(16.0,) * 10))["predictions"].value == pytest.approx(4.0)
 
 
 def test_a_posterior_that_leans_against_its_prior_is_noticed():
@@ -339,7 +340,7 @@ def test_a_spike_that_no_run_came_near_is_not_noticed_but_the_limit_is_told():
     # two thirds of the evidence in one hundredth of the prior: no surrogate can know of it, and we say so
     spike = np.array([2.5, 2.5])
     log_likelihood = lambda t: float(np.logaddexp(one_mode(t), 3.0 - 0.5 * np.sum((t - spike) ** 2) / 0.15**2))
-    settings = resolve(2, population=512, explore_every=0, n_initial=12)
+    settings = resolve(2, population=512, tuning=Tuning(explore_every=0), n_initial=12)
     session = Session.of(BOX, settings, seed=1)
     while not session.done:
         for p in session.ask():

@@ -144,7 +144,7 @@ def test_there_is_nothing_to_draw_where_nothing_was_learned():
 
 
 def test_units_are_checked():
-    with pytest.raises(tbq.TbqError, match="units must be text for names among a; got 'b': 'm'"):
+    with pytest.raises(tbq.TbqError, match="units must be text on one line for names among a; got 'b': 'm'"):
         tbq.Prior({"a": stats.norm()}, units={"b": "m"})
 
 

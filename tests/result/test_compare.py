@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import tbq
 from tbq.engine.records import ErrorBudget
-from tbq.result.compare import _grade, _shares, judge
+from tbq.result.compare import _counts, _grade, judge
 
 matplotlib.use("Agg")
 
@@ -141,7 +141,7 @@ def test_predictions_use_the_likelihoods_own_models(comparison):
 @pytest.mark.parametrize("n", [1, 2, 7, 100])
 def test_runs_are_shared_by_probability(n):
     chances = np.array([0.61, 0.25, 0.14])
-    counts = np.array(_shares(chances, n))
+    counts = np.array(_counts(chances, n))
     assert counts.sum() == n
     assert np.max(np.abs(counts - n * chances)) < 1.0
 

@@ -15,6 +15,7 @@ from scipy import stats
 import tbq
 from tbq.gp.kernels import BY_NAME
 from tbq.result import export
+from tbq.simulate.textfiles import read_csv
 from tbq.surrogate.lognormal import LogNormal, Warp
 
 PRIOR = tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.lognorm(0.5, scale=1.5)}, correlation=[[1, 0.3], [0.3, 1]])
@@ -90,14 +91,14 @@ def test_every_process_comes_back(gaussian, kernel, basis, tmp_path):
 
     x = gaussian.prior.to_working(np.array([e.theta for e in gaussian.evaluations]))
     y = np.array([e.log_likelihood for e in gaussian.evaluations])
-    warp = Warp(float(y.max()))
+    warp = Warp(float(y.max()), 8.0)
     gp = fitting.fit(x, warp.forward(y), np.linspace(1e-6, 1e-3, len(y)), BY_NAME[kernel], basis)
     result = replace(gaussian, surrogate=LogNormal(gp, 0.8, 1.5, warp, 0.6))
     assert_same(round_trip(result, tmp_path), result)
 
 
 def test_a_process_conditioned_since_it_was_fitted_comes_back(gaussian, tmp_path):
-    far = replace(gaussian, surrogate=gaussian.surrogate.believe(np.array([3.0, 3.0])))
+    far = replace(gaussian, surrogate=gaussian.surrogate.condition_on_mean(np.array([3.0, 3.0])))
     gp = far.surrogate.components[0].gp
     assert abs(gp.offset - gp.y.mean()) > 0.1
     assert_same(round_trip(far, tmp_path), far)
@@ -217,7 +218,7 @@ def test_what_cannot_be_read_is_said(gaussian, tmp_path):
         tbq.load(path)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("result.json", json.dumps({"format": 1, "version": "0.1"}))
-    with pytest.raises(tbq.TbqError, match="is damaged: KeyError 'prior'"):
+    with pytest.raises(tbq.TbqError, match="is damaged: there is no 'prior'"):
         tbq.load(path)
 
 
@@ -300,6 +301,47 @@ def test_csv_keeps_every_digit(gaussian, tmp_path):
     numbers = np.array(rows, dtype=float)
     np.testing.assert_array_equal(numbers[:, :2], gaussian.samples)
     np.testing.assert_array_equal(numbers[:, 2], gaussian.log_density(gaussian.samples))
+
+
+NAMES = ["E/E0", "E_E0", "a,b", 'say "x"', "it's", "chain", ".", "blank ", "=1+1", "größe [m/s]"]
+
+
+@pytest.fixture(scope="module")
+def oddly_named():
+    prior = tbq.Prior({name: stats.uniform(0, 1) for name in NAMES}, units={"E/E0": "1"})
+    options = {"seed": 0, "n_initial": 24, "max_evaluations": 24, "population": 300}
+    return tbq.infer(lambda theta: -float(theta.sum()), prior, **options)
+
+
+def test_any_name_comes_back_through_every_export(oddly_named, tmp_path):
+    _arviz()
+    import xarray
+
+    assert round_trip(oddly_named, tmp_path).prior.names == tuple(NAMES)
+    export.to_csv(oddly_named, tmp_path / "draws.csv")
+    with (tmp_path / "draws.csv").open(newline="", encoding="utf-8") as file:
+        assert next(csv.reader(file)) == [*NAMES, "log_density"]
+    assert read_csv(tmp_path / "draws.csv", "a,b") == oddly_named.samples[:, NAMES.index("a,b")].tolist()
+    export.to_netcdf(oddly_named, tmp_path / "run.nc")
+    with xarray.open_datatree(tmp_path / "run.nc", engine="h5netcdf") as tree:
+        for group in ("posterior", "prior"):
+            variables = tree[group].data_vars
+            assert [v.attrs["long_name"] for v in variables.values()] == NAMES
+            assert [*variables][:2] == ["E_E0_", "E_E0"]  # what can have its own name has it
+            assert variables["E_E0_"].attrs["units"] == "1"
+        found = np.array([tree["posterior"][v].values.T.ravel() for v in variables])
+    np.testing.assert_array_equal(found.T, oddly_named.samples)
+    oddly_named.report(tmp_path / "run.html")
+    assert "E/E0" in (tmp_path / "run.html").read_text()
+    assert all(name in oddly_named.summary() for name in NAMES)
+    assert oddly_named.to_arviz()["posterior"]["E_E0_"].attrs["long_name"] == "E/E0"
+
+
+def test_a_column_is_not_there_twice(tmp_path):
+    prior = tbq.Prior({"log_density": stats.uniform(0, 1)})
+    result = tbq.infer(lambda theta: -theta[0], prior, seed=0, max_evaluations=12, population=100)
+    with pytest.raises(tbq.TbqError, match="the column log_density would be there twice"):
+        export.to_csv(result, tmp_path / "draws.csv")
 
 
 def test_without_draws_there_is_nothing_to_export():

@@ -1,21 +1,28 @@
 """The journal: exact values, one writer, and what happens to it when a machine dies or a disk lies."""
 
+import copy
 import json
 import math
 import multiprocessing
 import os
+import random
+import shutil
 import stat
 import subprocess
 import sys
 import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from fuzz_files import NASTY, places
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 import tbq
+from tbq.cli import status
 from tbq.problem.evaluation import Evaluation, Proposal, Status
 from tbq.problem.settings import resolve
 from tbq.run import journal
@@ -203,6 +210,37 @@ def test_a_bad_disk_or_an_interrupt_leaves_whole_records(tmp_path, monkeypatch, 
     Journal(tmp_path).close()
 
 
+def test_records_that_no_run_writes_are_refused_though_their_checksums_are_right(tmp_path):
+    rng = random.Random(0)
+    lines = [json.loads(line) for line in write(tmp_path).splitlines()]
+    refused = 0
+    for _ in range(400):
+        records = [{k: v for k, v in line.items() if k != "crc"} for line in copy.deepcopy(lines)]
+        owner, key = rng.choice(list(places(records)))
+        owner[key] = rng.choice(NASTY)
+        check, data = 0, b""
+        for record in records:
+            line, check = journal._line({} if record is None else record, check)
+            data += line
+        (tmp_path / FILE).write_bytes(data)
+        try:
+            account = status.lines(tmp_path)
+        except tbq.TbqError:
+            refused += 1
+            with pytest.raises(tbq.TbqError, match=r"^journal: .* (holds what no run has written|is damaged in)"):
+                Journal(tmp_path)
+        else:
+            assert "\x1b" not in "".join(account)
+    assert 50 < refused < 400
+
+
+def test_a_record_that_nests_without_end_is_refused(tmp_path):
+    body = b'{"a":' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+    (tmp_path / FILE).write_bytes(body[:-1] + (journal._CHECK % zlib.crc32(body)).encode() + b"\n")
+    with pytest.raises(tbq.TbqError, match="holds what no run has written: RecursionError"):
+        read(tmp_path)
+
+
 # --- one writer ---------------------------------------------------------------------------------------------
 
 
@@ -225,6 +263,69 @@ def test_a_forked_worker_does_not_keep_the_lock(tmp_path):
     Journal(tmp_path).close()
     process.kill()
     process.join()
+
+
+def test_the_lock_ends_with_a_killed_process_and_its_forked_workers_do_not_keep_it(tmp_path):
+    code = f"""if True:
+        import os, time
+        from tbq.run.journal import Journal
+        writer = Journal({str(tmp_path)!r})
+        worker = os.fork()
+        if worker == 0:
+            time.sleep(60)
+        print(worker, flush=True)
+        time.sleep(60)"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        worker = int(process.stdout.readline())
+        assert journal.in_use(tmp_path)
+        process.kill()
+        process.wait()
+        os.kill(worker, 0)  # it lives
+        assert not journal.in_use(tmp_path)
+        Journal(tmp_path).close()
+        os.kill(worker, 9)
+
+
+def test_readers_see_the_writer_and_leave_nothing_behind(tmp_path):
+    assert not journal.in_use(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    writer = Journal(tmp_path)
+    (tmp_path / "journal.lock").chmod(0o444)
+    with ThreadPoolExecutor(8) as readers:  # who hold the lock for a moment each
+        assert all(readers.map(lambda _: journal.in_use(tmp_path), range(8)))
+        writer.close()
+        assert not any(readers.map(lambda _: journal.in_use(tmp_path), range(200)))
+    (tmp_path / "journal.lock").chmod(0o644)
+    Journal(tmp_path).close()
+
+
+@pytest.mark.parametrize("what", ["removed", "moved", "replaced", "journal removed", "lock removed"])
+def test_a_folder_that_vanishes_is_noticed_at_the_next_write(tmp_path, what):
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    data = write(folder)
+    writer = Journal(folder)
+    match what:
+        case "removed":
+            shutil.rmtree(folder)
+        case "moved":
+            folder.rename(elsewhere)
+        case "replaced":
+            shutil.copytree(folder, elsewhere)
+            shutil.rmtree(folder)
+            elsewhere.rename(folder)
+        case "journal removed":
+            (folder / FILE).unlink()
+        case "lock removed":
+            (folder / "journal.lock").unlink()
+    with pytest.raises(tbq.TbqError, match="was moved, removed or replaced while the run went on"):
+        writer.append(journal.LEARN)
+    with pytest.raises(tbq.TbqError, match="is closed"):
+        writer.append(journal.LEARN)
+    if what == "moved":
+        elsewhere.rename(folder)
+    if what in ("moved", "replaced", "lock removed"):
+        assert (folder / FILE).read_bytes() == data
+        Journal(folder).close()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -250,6 +351,11 @@ def header(prior=PRIOR):
         ({"prior": tbq.Prior({"a": stats.uniform(-2, 4), "c": stats.norm(0, 1)})}, "prior was .*, is .* c: "),
         ({"prior": tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1.001)})}, "prior was"),
         ({"prior": tbq.Prior(PRIOR.marginals, constraint=lambda t: t[0] > -1.99)}, "prior was .*constrained"),
+        (
+            {"prior": tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm(0, 1.0000000000000002)})},
+            r"prior was .*norm\(0, 1\)\), is .*norm\(0, 1.0000000000000002\)",
+        ),
+        ({"prior": tbq.Prior(PRIOR.marginals, correlation=[[1, 1e-13], [1e-13, 1]])}, "prior was .*correlated"),
     ],
 )
 def test_a_journal_of_another_run_is_refused(tmp_path, change, message):
@@ -263,7 +369,7 @@ def test_a_journal_of_another_run_is_refused(tmp_path, change, message):
 
 
 def test_another_format_is_refused(tmp_path):
-    with pytest.raises(tbq.TbqError, match="its format was 99, is 1"):
+    with pytest.raises(tbq.TbqError, match="it has format 99, and this tbq reads format 1"):
         journal.check_header({**header(), "format": 99}, PRIOR, SETTINGS, 3, "1.0", tmp_path / FILE)
 
 

@@ -12,6 +12,7 @@ from driving import PRIOR, QUICK, infer
 from likelihoods import log_likelihood
 
 import tbq
+from tbq.problem.settings import resolve
 from tbq.run import journal, outage, room
 
 SCRIPT = Path(__file__).parents[1] / "full_disk.py"
@@ -97,7 +98,7 @@ def test_a_session_says_that_the_disk_is_full_and_loses_nothing(tmp_path, monkey
 
 def test_a_write_that_finds_no_room_leaves_whole_records_and_an_open_journal(tmp_path, monkeypatch):
     writer = journal.Journal(tmp_path)
-    writer.append(journal.LEARN)
+    writer.append(journal.header_of(PRIOR, resolve(2), 3, "1.0", []))
     before = writer.path.read_bytes()
     pwrite = os.pwrite
 

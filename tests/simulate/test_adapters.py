@@ -1,15 +1,10 @@
 """Programs and servers as models: what they return, and every way in which they can fail."""
 
-import http.server
 import json
 import os
 import pickle
-import socket
-import subprocess
 import sys
-import threading
 import time
-import urllib.request
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -20,8 +15,7 @@ from scipy import stats
 import tbq
 from tbq.common import errors
 from tbq.simulate.command import CommandModel
-from tbq.simulate.textfiles import fill, read_csv, read_numbers
-from tbq.simulate.umbridge import UmBridgeModel
+from tbq.simulate.textfiles import fill, read_numbers
 
 THETA = np.array([1.5, -2.0, 0.25])
 
@@ -50,6 +44,7 @@ def test_a_format_that_does_not_exist_is_refused():
         ("a.json", '{"f": [1, 2.5], "g": 3}', None, [1, 2.5, 3]),
         ("log", "f1 = 3.1 Hz\nstep 4\nf2 = 9.8 Hz\n", r"^f\d = (\S+)", [3.1, 9.8]),
         ("a.txt", "1 -inf", None, [1, -np.inf]),
+        ("a.txt", "\ufeff1 2", None, [1, 2]),
     ],
 )
 def test_numbers_are_read_in_order(tmp_path, name, text, pattern, expected):
@@ -67,29 +62,14 @@ def test_numbers_are_read_in_order(tmp_path, name, text, pattern, expected):
         ("a.json", '{"f": "x"}', None, 'a.json cannot be read as JSON numbers: "x" is not a number'),
         ("a.json", '{"f": ', None, "a.json cannot be read as JSON numbers: Expecting value"),
         ("a.json", "[true]", None, "true is not a number"),
+        ("a.json", f"[1{'0' * 400}]", None, "10000.* is too large for a float"),
+        ("a.json", "[" * 100_000, None, "a.json cannot be read as JSON numbers: maximum recursion depth"),
     ],
 )
 def test_what_is_not_a_number_is_named_with_its_line(tmp_path, name, text, pattern, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(errors.OutputError, match=message):
         read_numbers(tmp_path / name, pattern)
-
-
-def test_columns_of_a_csv_file(tmp_path):
-    path = tmp_path / "m.csv"
-    path.write_text("# from the lab\nmode,frequency,sd\nfirst,3.13,0.2\nsecond,9.83,0.6\n")
-    assert read_csv(path, "frequency") == [3.13, 9.83]
-    with pytest.raises(errors.ArgumentError, match=r"m.csv has no column 'freq'; its header is mode, frequency, sd"):
-        read_csv(path, "freq")
-    with pytest.raises(errors.ArgumentError, match=r"m.csv, line 3: 'first' is not a number"):
-        read_csv(path)
-    path.write_text("f\n1\n2\n")
-    assert read_csv(path) == [1, 2]
-    path.write_text("1,2\n3,4\n")
-    assert read_csv(path) == [[1, 2], [3, 4]]
-    path.write_text("1,2\n3\n")
-    with pytest.raises(errors.ArgumentError, match="rows of different lengths"):
-        read_csv(path)
 
 
 # --- commands -----------------------------------------------------------------------------------------------
@@ -265,188 +245,3 @@ def test_failed_programs_are_outcomes_of_a_run(make):
     assert all((e.theta[0] >= 0.5) == (e in failed) for e in result.evaluations)
     assert len(failed) == 6  # of a Latin hypercube
     assert "AssertionError: a is too large" in failed[0].message
-
-
-# --- UM-Bridge ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def url():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    script = Path(__file__).parents[1] / "umbridge_server.py"
-    with subprocess.Popen([sys.executable, str(script), str(port)], stdout=subprocess.DEVNULL) as server:
-        address = f"http://127.0.0.1:{port}"
-        UmBridgeModel(address, "forward", retries=7, pause=0.2).models()
-        yield address
-        server.terminate()
-
-
-def test_a_model_on_a_real_server(url):
-    model = UmBridgeModel(url, "forward")
-    model.check(3)
-    np.testing.assert_array_equal(model(THETA), [-0.5, 0.375])
-    np.testing.assert_array_equal(UmBridgeModel(url + "/", "forward", {"factor": 10})(THETA), [-5.0, 0.375])
-    np.testing.assert_array_equal(UmBridgeModel(url, "two vectors")(THETA), THETA)
-    np.testing.assert_array_equal(UmBridgeModel(url, "numpy")(THETA), THETA[1:])
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(THETA), [-0.5, 0.375])
-
-
-def test_it_agrees_with_umbridges_own_client(url):
-    umbridge = pytest.importorskip("umbridge")
-    theirs = umbridge.HTTPModel(url, "forward")([[1 / 3], [0.1, 1e-300]])
-    np.testing.assert_array_equal(UmBridgeModel(url, "forward")(np.array([1 / 3, 0.1, 1e-300])), theirs[0])
-
-
-def test_what_is_not_finite_comes_through_as_it_is(url):
-    np.testing.assert_array_equal(UmBridgeModel(url, "nan")(THETA), [1.0, np.nan])
-    np.testing.assert_array_equal(UmBridgeModel(url, "infinite")(THETA), [-np.inf, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "message"),
-    [
-        ("raises", errors.ServerError, "/Evaluate answered 500 Internal Server Error"),
-        ("wrong size", errors.ServerError, "reported InvalidOutput: Output vector 0 has invalid length"),
-        ("mute", errors.ServerError, "reported UnsupportedFeature: Evaluate not supported by model"),
-        ("absent", errors.ServerError, "reported ModelNotFound: Model absent not found"),
-        ("words", errors.OutputError, r"/Evaluate answered what is not JSON: .*'one', 'two'"),
-        ("nothing", errors.OutputError, "answered what is not JSON: .*None"),
-        ("empty", errors.OutputError, "model 'empty' at http.* returned no numbers"),
-        ("nonsense sizes", errors.OutputError, "/InputSizes answered what is not JSON"),
-    ],
-)
-def test_errors_of_a_real_server(url, name, kind, message):
-    start = time.monotonic()
-    with pytest.raises(kind, match=message):
-        UmBridgeModel(url, name)(THETA)
-    assert time.monotonic() - start < 0.5  # not tried again
-
-
-def test_a_model_that_takes_too_long(url):
-    with pytest.raises(errors.SimulatorTimeoutError, match=r"/Evaluate gave no answer within 0.3 s"):
-        UmBridgeModel(url, "slow", timeout=0.3)(THETA)
-
-
-def test_the_server_is_asked_before_a_run(url):
-    with pytest.raises(errors.ServerError, match="has no model 'foward'; it has forward, two vectors, "):
-        UmBridgeModel(url, "foward").check(3)
-    with pytest.raises(errors.ServerError, match=r"takes 3 parameters, in vectors of \[1, 2\]; got 4"):
-        UmBridgeModel(url, "forward").check(4)
-
-
-@pytest.fixture
-def scripted():
-    """A server that plays a list of answers: (code, body) in turn, or None to hang up."""
-    servers = []
-
-    def start(*answers):
-        left = list(answers)
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                answer = left.pop(0) if len(left) > 1 else left[0]
-                if answer is None:
-                    self.close_connection = True
-                    return
-                code, body, *length = answer
-                self.send_response(code)
-                self.send_header("Content-Length", str(*length or [len(body)]))
-                self.end_headers()
-                for byte in body.encode():
-                    self.wfile.write(bytes([byte]))
-                    time.sleep(0.1 if length == [1000] else 0)
-
-            def log_message(self, *_):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.handle_error = lambda *_: None
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        servers.append(server)
-        return UmBridgeModel(f"http://127.0.0.1:{server.server_port}", "m", retries=2, pause=0.01)
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-SIZES = (200, '{"inputSizes": [3]}')
-
-
-def test_connections_that_fail_are_tried_again(scripted):
-    busy, cut = (503, "no worker is free"), (200, '{"output": [[1', 100)
-    model = scripted(None, busy, SIZES, busy, cut, (200, '{"output": [[1, 2], [3]]}'))
-    np.testing.assert_array_equal(model(THETA), [1, 2, 3])
-
-
-def test_a_server_that_stays_busy_or_away_is_given_up(scripted):
-    with pytest.raises(errors.ServerUnreachableError, match="503 Service Unavailable: no worker is free; tried 3 tim"):
-        scripted((503, "no worker is free"))(THETA)
-    with pytest.raises(errors.ServerUnreachableError, match=r"could not be reached: .*; tried 3 times"):
-        scripted(None)(THETA)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    with pytest.raises(ConnectionError, match=r"could not be reached: .*refused; tried 2 times"):
-        UmBridgeModel(f"http://127.0.0.1:{port}", "m", retries=1, pause=0.01)(THETA)
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("<html>hello</html>", "what is not JSON: <html>hello</html>"),
-        ("[1]", r"answered nonsense: \[1\]"),
-        ("{}", "answered nonsense: there is no 'output'; got {}"),
-        ('{"output": 3}', "output is not a list of vectors"),
-        ('{"output": [1, 2]}', "output is not a list of vectors"),
-        ('{"output": [["a"]]}', 'answered nonsense: "a" is not a number'),
-        ('{"output": [[true]]}', "true is not a number"),
-        ('{"output": [[null]]}', "null is not a number"),
-    ],
-)
-def test_nonsense_is_called_so(scripted, body, message):
-    with pytest.raises(errors.OutputError, match=message):
-        scripted(SIZES, (200, body))(THETA)
-
-
-def test_an_error_in_a_good_answer_is_an_error(scripted):
-    answer = {"error": {"type": "Fishy", "message": "negative mass"}}
-    with pytest.raises(errors.ServerError, match="reported Fishy: negative mass"):
-        scripted(SIZES, (200, json.dumps(answer)))(THETA)
-    with pytest.raises(errors.ServerError, match="reported out of licences"):
-        scripted(SIZES, (400, '{"error": "out of licences"}'))(THETA)
-
-
-def test_an_answer_that_trickles_in_is_a_timeout(scripted):
-    model = scripted(SIZES, (200, '{"output": [[1, 2], [3]]}' + " " * 40, 1000))
-    start = time.monotonic()
-    with pytest.raises(errors.SimulatorTimeoutError, match=r"no answer within 0.5 s"):
-        UmBridgeModel(model.url, "m", timeout=0.5)(THETA)
-    assert time.monotonic() - start < 3
-
-
-def test_a_network_that_gives_up_before_us_is_no_timeout_of_ours(monkeypatch):
-    def urlopen(*_, **__):
-        raise TimeoutError(110, "Connection timed out")
-
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    with pytest.raises(
-        errors.ServerUnreachableError, match="could not be reached: Connection timed out; tried 2 times"
-    ):
-        UmBridgeModel("http://far.away", "m", retries=1, pause=0.01)(THETA)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("localhost:4242", "m"), "url must start with http:// or https://; got 'localhost:4242'"),
-        (("http://localhost", "m", {}, -1.0), "timeout must be a positive number"),
-        (("http://localhost", "m", {}, None, -1), "retries must not be negative; got -1"),
-    ],
-)
-def test_wrong_servers_are_refused(arguments, message):
-    with pytest.raises(errors.ArgumentError, match=message):
-        UmBridgeModel(*arguments)

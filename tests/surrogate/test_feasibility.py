@@ -84,7 +84,7 @@ def test_a_run_reveals_a_side_as_bayes_theorem_says(bounded):
 
 def test_belief_in_a_point_settles_its_side(bounded):
     z = Z[np.argmin(np.abs(bounded.region.at(Z).t))]
-    before, after = (b.region.at(z[None, :]).t[0] for b in (bounded, bounded.believe(z)))
+    before, after = (b.region.at(z[None, :]).t[0] for b in (bounded, bounded.condition_on_mean(z)))
     assert abs(before) < 0.7 * abs(after)
     assert before * after > 0
     assert special.ndtr(abs(after)) > 0.85
@@ -116,7 +116,7 @@ def test_half_of_the_prior_may_be_infeasible():
         error = result.log_evidence - problem.reference.log_evidence
         assert abs(error) < min(3 * result.log_evidence_sd, 0.15)
         infeasible = [e for e in result.evaluations if e.status is Status.INFEASIBLE]
-        assert 0 < len(infeasible) < result.n_evaluations / 2
+        assert 0 < len(infeasible) <= result.n_evaluations / 2
         assert "zero beyond a learned border" in result.summary()
 
 

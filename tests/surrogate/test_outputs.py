@@ -11,7 +11,7 @@ from tbq.acquisition import functions
 from tbq.evidence import moments
 from tbq.gp import regression as gps
 from tbq.gp.kernels import MATERN52, SE
-from tbq.surrogate.outputs import Component, Outputs, log_mehler, log_mehler_diagonal, tame
+from tbq.surrogate.outputs import Component, Outputs, clipped, log_mehler, log_mehler_diagonal
 
 DATA = np.array([0.3, 1.4, -0.2])
 SD = np.array([0.3, 0.5, 0.4])
@@ -51,7 +51,7 @@ def paths(surrogate, points, n, rng, inflation=1.0):
     return total
 
 
-def tame_points(surrogate, n, rng):
+def moderate_points(surrogate, n, rng):
     """Points whose likelihood has a spread that sampling can see."""
     points = surrogate.at(rng.uniform(-1.7, 1.7, (8 * n, 2)))
     return points.take(np.flatnonzero(surrogate.log_ratio_diagonal(points, 1.0) < 0.5)[:n])
@@ -73,7 +73,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_mean_variance_and_covariance_of_the_likelihood(case, gamma):
     surrogate, rng = make(**CASES[case]), np.random.default_rng(1)
-    points = tame_points(surrogate, 60, rng)
+    points = moderate_points(surrogate, 60, rng)
     assert len(points.log_best) == 60
     g = paths(surrogate, points, 60_000, rng)
     likelihood = np.exp(gamma * g)
@@ -102,9 +102,8 @@ def test_mean_and_variance_of_the_evidence_and_its_bound():
 def test_inflation_widens_everything_but_the_mean():
     surrogate, rng = make(), np.random.default_rng(3)
     wide = replace(surrogate, inflation=1.7)
-    points = tame_points(surrogate, 40, rng)
+    points = moderate_points(surrogate, 40, rng)
     np.testing.assert_array_equal(wide.log_mean(points, 1.0), surrogate.log_mean(points, 1.0))
-    np.testing.assert_array_equal(wide.log_spread(points, 1.0), surrogate.log_spread(points, 1.0))
     likelihood = np.exp(paths(surrogate, points, 60_000, rng, inflation=1.7))
     mean, square = likelihood.mean(axis=0), (likelihood**2).mean(axis=0)
     np.testing.assert_allclose(np.exp(wide.log_ratio_diagonal(points, 1.0)), square / mean**2, rtol=0.05)
@@ -126,7 +125,7 @@ def test_peur_and_plur_by_brute_force(case, gamma, z):
     """Integrate over the new outputs: condition on them, recompute likelihoods and moments, take their variance."""
     surrogate, rng = make(**CASES[case]), np.random.default_rng(4)
     surrogate = replace(surrogate, components=surrogate.components[:2])
-    points = tame_points(surrogate, 40, rng)
+    points = moderate_points(surrogate, 40, rng)
     nodes = points.latent[0].x
     mean = np.exp(surrogate.log_mean(points, gamma))
     weights = mean / mean.sum()
@@ -158,9 +157,9 @@ def test_the_double_sum_in_blocks_is_the_double_sum():
     weights = rng.dirichlet(np.ones(300))
     x, _ = surrogate._standardised(nodes, 1.0)
     direct = np.zeros((7, 300, 300))
-    for j, b in enumerate(surrogate._shares(new, nodes, 1.0)):
+    for j, b in enumerate(surrogate._fractions(new, nodes, 1.0)):
         direct += log_mehler(x[j][None, :, None], x[j][None, None, :], b[:, :, None] * b[:, None, :])
-    expected = [weights @ np.expm1(tame(d)) @ weights for d in direct]
+    expected = [weights @ np.expm1(clipped(d)) @ weights for d in direct]
     np.testing.assert_allclose(surrogate.revealed_variance(new, nodes, weights, 1.0), expected, rtol=1e-9)
 
 
@@ -177,7 +176,7 @@ def test_mehlers_kernel_is_its_series_and_its_own_diagonal():
 
 def test_a_believed_run_leaves_the_means_and_removes_the_variance_there():
     surrogate, z = make(log=True), np.array([[0.4, -0.9]])
-    sure = surrogate.believe(z[0])
+    sure = surrogate.condition_on_mean(z[0])
     rng = np.random.default_rng(6)
     elsewhere = rng.uniform(-1.5, 1.5, (20, 2))
     np.testing.assert_allclose(sure.at(elsewhere).misfit, surrogate.at(elsewhere).misfit, rtol=1e-6, atol=1e-6)

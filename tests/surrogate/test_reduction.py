@@ -12,10 +12,12 @@ from tbq.evidence.population import Population
 from tbq.gp import fitting
 from tbq.gp import regression as gps
 from tbq.gp.kernels import MATERN52
+from tbq.problem.tuning import Tuning
 from tbq.surrogate import reduction
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.outputs import Outputs
 
+TUNING = Tuning()
 PRIOR = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1)})
 TIMES = np.linspace(0.0, 1.0, 60)
 
@@ -32,7 +34,7 @@ def runs(n=14, seed=0):
 
 
 def fit(likelihood, outputs, z, memory=None, kernel="auto"):
-    return reduction.fit(z, outputs, likelihood, PRIOR, kernel, 1e-3, memory or reduction.Memory())
+    return reduction.fit(z, outputs, likelihood, PRIOR, kernel, memory or reduction.Memory(), TUNING)
 
 
 def log_likelihood_at(surrogate, theta):
@@ -182,25 +184,25 @@ def swapped(theta):
 
 
 def test_smooth_outputs_raise_no_doubt_and_jumps_do():
-    assert output_checks.rough(surrogates(smooth)[0]) == ""
-    assert "it may jump or fold" in output_checks.rough(surrogates(jump)[0])
+    assert output_checks.rough(surrogates(smooth)[0], TUNING) == ""
+    assert "it may jump or fold" in output_checks.rough(surrogates(jump)[0], TUNING)
 
 
-def test_surprises_raise_doubt():
+def test_predictions_that_were_off_raise_doubt():
     outputs, _, _ = surrogates(smooth)
-    assert "off by 2.5 times what was expected" in output_checks.rough(replace(outputs, inflation=2.5))
+    assert "off by 2.5 times what was expected" in output_checks.rough(replace(outputs, inflation=2.5), TUNING)
 
 
 def test_the_log_likelihood_is_preferred_where_only_the_outputs_are_rough():
     outputs, values, y = surrogates(swapped, 40, observed=[0.5, 0.5])
     population = Population(PRIOR.to_working(PRIOR.sample(500, 3, "sobol")), np.zeros(500))
-    assert output_checks.knows_better(values, outputs, y, population)
+    assert output_checks.knows_better(values, outputs, y, population, TUNING, np.random.default_rng(0))
     assert not output_checks.knows_better(
-        values, outputs, y - np.arange(40) * 100.0, population
+        values, outputs, y - np.arange(40) * 100.0, population, TUNING, np.random.default_rng(0)
     )  # few runs that matter
     for model in (smooth, jump):
         outputs, values, y = surrogates(model, 40)
-        assert not output_checks.knows_better(values, outputs, y, population)
+        assert not output_checks.knows_better(values, outputs, y, population, TUNING, np.random.default_rng(0))
 
 
 def test_left_out_runs_are_predicted_as_after_a_refit_without_them():
@@ -231,6 +233,6 @@ def test_two_evidences_that_differ_beyond_chance_are_a_contradiction():
     outputs, values, _ = surrogates(smooth, 40)
     z = PRIOR.to_working(PRIOR.sample(500, 3, "sobol"))
     population = Population(z, np.zeros(500))
-    assert output_checks.contradicted(outputs, values, population) == ""
+    assert output_checks.contradicted(outputs, values, population, TUNING) == ""
     shifted = LogNormal(gps.build(z[:200], np.full(200, 3.0), 1e-6, MATERN52, "constant", np.log([1.0, 1.0, 1.0])))
-    assert "differs by" in output_checks.contradicted(outputs, shifted, population)
+    assert "differs by" in output_checks.contradicted(outputs, shifted, population, TUNING)

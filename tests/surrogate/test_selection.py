@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from tbq.problem.tuning import Tuning
 from tbq.surrogate import selection
 from tbq.surrogate.lognormal import LogNormal, Warp
 from tbq.surrogate.selection import Memory, Model
 
 
 def fit(x, y, choice="auto", gamma=1.0, memory=None):
-    return selection.fit(x, y, np.full(len(y), 1e-6), choice, gamma, memory or Memory())
+    return selection.fit(x, y, np.full(len(y), 1e-6), choice, gamma, memory or Memory(), Tuning())
 
 
 def points(n, d, seed=0):
@@ -69,7 +70,9 @@ def test_models_compete_again_only_after_some_runs_and_refit_less_often_later():
 def test_the_score_counts_the_warps_jacobian():
     x = points(30, 2)
     y = -5.0 * np.sum(x**2, axis=1)
-    surrogate, score = selection._surrogate(x, y, np.full(30, 1e-6), Model("se", "constant", warped=True), 1.0, None)
+    surrogate, score = selection._surrogate(
+        x, y, np.full(30, 1e-6), Model("se", "constant", warped=True), 1.0, Tuning(), None
+    )
     h = 1e-6
     slopes = (surrogate.warp.forward(y + h) - surrogate.warp.forward(y - h)) / (2 * h)
     below = y < y.max()
@@ -80,15 +83,15 @@ def test_shaped_noise_grows_with_depth_and_cools_with_gamma():
     x = points(30, 3)
     y = -50.0 * np.sum(x**2, axis=1)
     model = Model("se", "quadratic", shaped=True)
-    hot, _ = selection._surrogate(x, y, np.full(30, 1e-6), model, 0.05, None)
-    cold, _ = selection._surrogate(x, y, np.full(30, 1e-6), model, 1.0, None)
+    hot, _ = selection._surrogate(x, y, np.full(30, 1e-6), model, 0.05, Tuning(), None)
+    cold, _ = selection._surrogate(x, y, np.full(30, 1e-6), model, 1.0, Tuning(), None)
     depth = y.max() - y
     np.testing.assert_allclose(np.sqrt(cold.gp.noise), np.hypot(1e-3, 0.1 * np.maximum(depth - 10, 0)), rtol=1e-6)
     assert np.all(hot.gp.noise <= cold.gp.noise)
 
 
 def test_a_warp_round_trips_and_its_slope_is_its_derivative():
-    warp = Warp(top=3.0)
+    warp = Warp(top=3.0, depth=8.0)
     g = np.array([5.0, 3.0, 2.0, -10.0, -500.0])
     back, slope = warp.inverse(warp.forward(g))
     np.testing.assert_allclose(back, g, rtol=1e-9)
@@ -100,7 +103,7 @@ def test_a_warp_round_trips_and_its_slope_is_its_derivative():
 def test_a_warped_surrogates_covariance_is_that_of_the_linearised_process():
     x = points(15, 2)
     surrogate, _ = selection._surrogate(
-        x, -8.0 * np.sum(x**2, axis=1), np.full(15, 1e-6), Model("se", "constant", warped=True), 1.0, None
+        x, -8.0 * np.sum(x**2, axis=1), np.full(15, 1e-6), Model("se", "constant", warped=True), 1.0, Tuning(), None
     )
     assert isinstance(surrogate, LogNormal)
     at = surrogate.at(points(6, 2, seed=1))

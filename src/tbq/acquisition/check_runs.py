@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tbq.acquisition import exploration
 from tbq.common.types import Array
 from tbq.evidence.population import Population
 from tbq.problem.evaluation import Evaluation, Proposal, Status
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
-from tbq.surrogate.feasibility import Region
+from tbq.problem.tuning import Tuning
 from tbq.surrogate.protocol import Surrogate
 
-_LIMIT = 5.0  # tolerances of the evidence that the residuals that matter may have, root mean square
-_ERROR_LIMIT = 2.0  # tolerances that the error of the evidence which they imply may have
-_CLIP = 3.0  # nats: one wild residual is one wild residual
-_LOWEST = 0.05  # share of the posterior below which a log-likelihood does not matter
-_SAME = 0.01  # nats: where the log-likelihood is flat, all of it matters
-_CROWD = 20  # candidates of which the most uncertain one is run
+_FLAT = 0.01  # nats: where the log-likelihood is flat, all of it matters
 
 
 @dataclass(frozen=True)
@@ -30,11 +24,12 @@ class Check:
     """Points to run and the log-likelihoods expected of them."""
 
     first_id: int
-    theta: Array
-    expected: Array
+    theta: Array  # (n, d)
+    expected: Array  # (n,) log-likelihoods
     n_draws: int  # of the points, the first so many are posterior draws
     threshold: float  # log-likelihood below which a point does not matter
     tolerance: float  # on the evidence
+    tuning: Tuning = field(default_factory=Tuning)
 
     def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
         """The next points that have not been proposed yet; none when all are out."""
@@ -50,9 +45,9 @@ class Check:
     def passed(self, evaluations: Sequence[Evaluation]) -> bool:
         """Whether the residuals that matter are small, and so is what the draws, of which there must be some, say."""
         residuals = self.residuals(evaluations)
-        if len(self._of_draws(evaluations)) == 0 or self.error(evaluations) > _ERROR_LIMIT * self.tolerance:
+        if len(self._of_draws(evaluations)) == 0 or self.error(evaluations) > self.tuning.check_error * self.tolerance:
             return False
-        return float(np.sqrt(np.mean(residuals**2))) < _LIMIT * self.tolerance
+        return float(np.sqrt(np.mean(residuals**2))) < self.tuning.check_rms * self.tolerance
 
     def error(self, evaluations: Sequence[Evaluation]) -> float:
         """What the posterior draws among them say of the evidence: the standard error of their mean.
@@ -67,12 +62,13 @@ class Check:
         return self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
 
     def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
-        """Found less expected, where it matters; a run that failed says nothing."""
-        mine = [e for e in self._mine(evaluations) if e.status is Status.OK]
-        got = np.array([e.log_likelihood for e in mine])
+        """Found less expected, where it matters; zero likelihood is as far off as counts, a failed run says nothing."""
+        mine = [e for e in self._mine(evaluations) if not e.status.is_failure]
+        got = np.array([e.log_likelihood if e.status is Status.OK else -np.inf for e in mine])
         expected = self.expected[[e.id - self.first_id for e in mine]]
-        matters = np.maximum(got, expected) > self.threshold - _SAME
-        return np.asarray(np.clip(got - expected, -_CLIP, _CLIP)[matters])
+        clip = self.tuning.check_clip
+        matters = np.maximum(got, expected) > self.threshold - _FLAT
+        return np.asarray(np.clip(got - expected, -clip, clip)[matters])
 
     def _mine(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         return [e for e in evaluations if self.first_id <= e.id < self.first_id + len(self.theta)]
@@ -83,29 +79,28 @@ def plan(
     posterior: Population,
     surrogate: Surrogate[Any],
     prior: Prior,
-    regions: Sequence[Region],
     settings: Settings,
     first_id: int,
     rng: np.random.Generator,
 ) -> Check:
-    """Half of the points are posterior draws; one is where a ridge may go on; the others are the most uncertain."""
+    """Half of the points are posterior draws; the others are the most uncertain of the population."""
     n = settings.check_runs
     n_draws = (n + 1) // 2
     points = list(posterior.z[rng.choice(len(posterior.z), n_draws, replace=False)])
-    if n > n_draws:
-        of_prior = prior.to_working(prior.sample(len(posterior.z), rng))
-        ridges = exploration.profiles(posterior.z, of_prior, surrogate, prior, regions, rng)
-        points.append(exploration.end(ridges, surrogate, settings)[0])
-    moved = population.z[: round((1.0 - population.share) * len(population.z))] if population.gamma else posterior.z
-    believing = surrogate
+    moved = (
+        population.z[: round((1.0 - population.prior_fraction) * len(population.z))]
+        if population.gamma
+        else posterior.z
+    )
+    conditioned = surrogate
     for z in points:
-        believing = believing.believe(z)
+        conditioned = conditioned.condition_on_mean(z)
     while len(points) < n:
-        crowd = moved[rng.choice(len(moved), _CROWD, replace=False)]
-        points.append(crowd[int(np.argmax(believing.log_likelihood(believing.at(crowd))[1]))])
-        believing = believing.believe(points[-1])
+        crowd = moved[rng.choice(len(moved), settings.tuning.check_crowd, replace=False)]
+        points.append(crowd[int(np.argmax(conditioned.log_likelihood(conditioned.at(crowd))[1]))])
+        conditioned = conditioned.condition_on_mean(points[-1])
     z = np.array(points)
     draws, _ = surrogate.log_likelihood(surrogate.at(posterior.z))
-    threshold = float(np.quantile(draws, _LOWEST))
+    threshold = float(np.quantile(draws, settings.tuning.check_depth))
     expected, _ = surrogate.log_likelihood(surrogate.at(z))
-    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, settings.tolerance[1])
+    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, settings.tolerance[1], settings.tuning)

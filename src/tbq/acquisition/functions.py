@@ -1,4 +1,4 @@
-"""Acquisition functions: how much a run at z is worth. Logarithms, in units of the evidence, larger is better.
+"""Acquisition functions: the value of a run at z. Logarithms, in units of the evidence, larger is better.
 
 Each is a pure function of a :class:`~tbq.evidence.target.Target` and of points z (n, d); each is written once, with
 the tempering γ in it. Dividing by the evidence makes them invariant to a constant in the log-likelihood; the logarithm
@@ -61,7 +61,7 @@ def pvc(target: Target, z: Array) -> Array:
 
 @_in_blocks
 def abs_pvc(target: Target, z: Array) -> Array:
-    """Its absolute value: a negative contribution is as much worth knowing."""
+    """Its absolute value: a negative contribution counts as much."""
     value, scale, points = _variance_contribution(target, z)
     return np.log(np.abs(value) + scale) + _log_posterior(target, points, z)
 

@@ -27,8 +27,8 @@ _STEP = 1e-4  # of the central differences: values are smooth at the scale of a 
 class Domain:
     """Where a run may be proposed, in working coordinates."""
 
-    low: Array
-    high: Array
+    low: Array  # (d,)
+    high: Array  # (d,)
     contains: Callable[[Array], BoolArray]
 
 
@@ -42,7 +42,7 @@ def domain_of(prior: Prior) -> Domain:
 class Choice:
     """A proposed point, what the acquisition function said of it, and which function it was."""
 
-    z: Array
+    z: Array  # (d,)
     value: float
     acquisition: str
 
@@ -58,12 +58,12 @@ def choose(
 ) -> Choice:
     """The point that an acquisition function, given with its name, makes most of."""
     name, acquisition = named
-    z, value = maximise(_worth(acquisition, target), candidates, known, domain, climb=climb)
+    z, value = maximise(_weighted(acquisition, target), candidates, known, domain, climb=climb)
     return Choice(z, value, name)
 
 
-def _worth(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]:
-    """The acquisition function, weighted by the last stage's density where the target says so (Section 4.4)."""
+def _weighted(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]:
+    """The acquisition function, weighted where the target says so."""
     weight = target.log_weight
     if weight is None:
         return partial(acquisition, target)
@@ -71,10 +71,10 @@ def _worth(acquisition: Acquisition, target: Target) -> Callable[[Array], Array]
 
 
 def maximise(
-    worth: Callable[[Array], Array], candidates: Array, known: Array, domain: Domain, *, climb: bool
+    value_at: Callable[[Array], Array], candidates: Array, known: Array, domain: Domain, *, climb: bool
 ) -> tuple[Array, float]:
-    """The best new point and its worth. Never a point already known, whatever the function says."""
-    values = _one_for_each(worth(candidates), len(candidates))
+    """The best new point and its acquisition value. Never a point already known, whatever the function says."""
+    values = _one_for_each(value_at(candidates), len(candidates))
     values[np.isnan(values) | _is_known(candidates, known)] = -np.inf
     best = int(np.argmax(values))
     if not np.isfinite(values[best]):  # nothing to tell candidates apart: fill the largest hole
@@ -82,8 +82,8 @@ def maximise(
         return candidates[int(np.argmax(gaps))], -np.inf
     winner, top = candidates[best], float(values[best])
     for start in _starts(candidates, values) if climb else []:
-        z = _climb(worth, start, domain)
-        value = float(worth(z[None, :])[0])
+        z = _climb(value_at, start, domain)
+        value = float(value_at(z[None, :])[0])
         if value > top and domain.contains(z[None, :])[0] and not _is_known(z[None, :], known)[0]:
             winner, top = z, value
     return winner, top
@@ -117,13 +117,13 @@ def _starts(candidates: Array, values: Array) -> list[Array]:
     return chosen
 
 
-def _climb(worth: Callable[[Array], Array], start: Array, domain: Domain) -> Array:
+def _climb(value_at: Callable[[Array], Array], start: Array, domain: Domain) -> Array:
     """Local maximum near ``start`` by L-BFGS-B; one vectorised call gives the value and its differences."""
     d = len(start)
     steps = _STEP * np.vstack([np.zeros(d), np.eye(d), -np.eye(d)])
 
     def objective(z: Array) -> tuple[float, Array]:
-        v = worth(np.clip(z + steps, domain.low, domain.high))
+        v = value_at(np.clip(z + steps, domain.low, domain.high))
         v = np.where(np.isfinite(v), v, v[0] if np.isfinite(v[0]) else -1e10)
         return -float(v[0]), -(v[1 : d + 1] - v[d + 1 :]) / (2.0 * _STEP)
 

@@ -12,7 +12,7 @@ from scipy import linalg
 
 from tbq.acquisition import search
 from tbq.baselines.kernel_means import KERNELS, Measure, measure_of
-from tbq.common.arguments import checked_seed, function, positive, whole
+from tbq.common.arguments import checked_seed, floats, function, positive, whole
 from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.randomness import fresh_seed, stream
 from tbq.common.types import Array
@@ -23,7 +23,7 @@ from tbq.problem.prior import Prior, check_prior
 IntegralAcquisition = Literal["gmu", "pvc", "abs_pvc"]
 
 _NOISE = 1e-7  # sd of the values' noise, in units of their spread
-_ROUNDING = 1e-12  # spread of values that are all the same, as a share of them
+_ROUNDING = 1e-12  # spread of values that are all the same, as a fraction of them
 _VANISHING = 1e-150  # whose square is hardly a number any more
 _POOL = 512
 _IN_A_ROW = 2
@@ -55,8 +55,8 @@ class Posterior:
 
     gp: gps.GP
     measure: Measure
-    v: Array
-    u: Array
+    v: Array  # (n,): L⁻¹ of the kernel means at the points
+    u: Array  # (p,): what the mean's uncertain coefficients add
     mean: float
     variance: float
 
@@ -134,8 +134,8 @@ def integrate(
 def _value(f: Callable[[Array], Any], theta: Array) -> float:
     returned = f(theta.copy())
     try:
-        value = np.asarray(returned, dtype=float)
-    except (TypeError, ValueError):
+        value = floats(returned)
+    except Exception:  # of an object whose own conversion fails
         raise TbqError(f"integrate: f must return one finite number; got {type(returned).__name__}") from None
     if value.size != 1 or not np.isfinite(value.reshape(-1)[0]):
         raise TbqError(f"integrate: f must return one finite number; got {value!r} at theta = {theta}")

@@ -21,6 +21,10 @@ from tbq.problem.prior import Prior
 _LINE_NODES = 400
 _SAMPLE_NODES = 2**11
 _SQRT5 = np.sqrt(5.0)
+_SERIES_BELOW = 0.5  # argument below which closed forms of the Matérn kernel cancel and its power series is taken
+_POWERS = np.arange(18)
+# (1 + t + t²/3) e^{−t} = Σ cₙ tⁿ; eighteen terms are exact to rounding below 0.5
+_MATERN_SERIES = (-1.0) ** _POWERS / special.factorial(_POWERS) * (1.0 - _POWERS + _POWERS * (_POWERS - 1) / 3.0)
 
 
 class Line(Protocol):
@@ -59,8 +63,8 @@ class Uniform:
     def mean(self, kernel: Kernel, length: float, x: Array) -> Array:
         width = self.high - self.low
         if kernel is SE:
-            rise = special.ndtr((self.high - x) / length) - special.ndtr((self.low - x) / length)
-            return np.sqrt(2.0 * np.pi) * length / width * rise
+            unit = np.sqrt(2.0) * length
+            return 0.5 * np.sqrt(np.pi) * unit / width * _erf_rise((self.low - x) / unit, (self.high - x) / unit)
         unit = length / _SQRT5
         return unit / width * (_matern_integral((x - self.low) / unit) + _matern_integral((self.high - x) / unit))
 
@@ -70,6 +74,9 @@ class Uniform:
             ramp = np.sqrt(0.5 * np.pi) * w * special.erf(w / np.sqrt(2.0)) + np.expm1(-0.5 * w * w)
             return float(2.0 * ramp / w**2)
         w = _SQRT5 * (self.high - self.low) / length
+        if w < _SERIES_BELOW:  # the closed form is of order w² where its terms are of order 1
+            n = np.arange(len(_MATERN_SERIES))
+            return float(2.0 * np.sum(_MATERN_SERIES * w**n / ((n + 1) * (n + 2))))
         decay = np.exp(-w) * (5.0 + 7.0 * w / 3.0 + w * w / 3.0)
         return float(2.0 / w**2 * (8.0 * w / 3.0 - 5.0 + decay))
 
@@ -78,8 +85,8 @@ class Uniform:
 class Sampled1D:
     """Any other marginal, by Gauss–Legendre quadrature over its quantiles."""
 
-    nodes: Array
-    weights: Array
+    nodes: Array  # (n,)
+    weights: Array  # (n,)
 
     def mean(self, kernel: Kernel, length: float, x: Array) -> Array:
         return kernel.matrix(_unit(length), x[:, None], self.nodes[:, None]) @ self.weights
@@ -111,7 +118,7 @@ class ProductMeasure:
 class SampledMeasure:
     """A dependent or constrained prior, as a quasi-random sample of it."""
 
-    z: Array
+    z: Array  # (n, d)
 
     def mean(self, kernel: Kernel, parameters: Array, x: Array) -> Array:
         return kernel.matrix(parameters, x, self.z).mean(axis=1)
@@ -143,10 +150,21 @@ def _line(axis: Axis, marginal: Distribution) -> Line:
     return sampled
 
 
+def _erf_rise(a: Array, b: Array) -> Array:
+    """erf(b) − erf(a) for a ≤ b, to all digits: by erf where zero is near, in the tails by its complement."""
+    near = special.erf(b) - special.erf(a)
+    right, left = special.erfc(a) - special.erfc(b), special.erfc(-b) - special.erfc(-a)
+    return np.where(a > 1.0, right, np.where(b < -1.0, left, near))
+
+
 def _matern_integral(r: Array) -> Array:
     """∫₀ʳ (1 + t + t²/3) e^{−t} dt, odd in r."""
     a = np.abs(r)
-    return np.sign(r) * (8.0 / 3.0 - np.exp(-a) * (8.0 / 3.0 + 5.0 * a / 3.0 + a * a / 3.0))
+    small = np.minimum(a, _SERIES_BELOW)[..., None]
+    n = np.arange(len(_MATERN_SERIES))
+    series = np.sum(_MATERN_SERIES * small ** (n + 1) / (n + 1), axis=-1)
+    closed = 8.0 / 3.0 - np.exp(-a) * (8.0 / 3.0 + 5.0 * a / 3.0 + a * a / 3.0)
+    return np.sign(r) * np.where(a < _SERIES_BELOW, series, closed)
 
 
 def _unit(length: float) -> Array:

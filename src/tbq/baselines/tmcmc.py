@@ -19,7 +19,7 @@ from tbq.simulate.pool import ExecutorLike, evaluate, opened
 from tbq.simulate.worker import LogLikelihood
 
 _MOST_STAGES = 200
-_COLLAPSED = 0.5  # share of points that moved, below which a population is no sample
+_COLLAPSED = 0.5  # fraction of points that moved, below which a population is no sample
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SampledPosterior:
 
     log_evidence: float
     log_evidence_sd: float
-    samples: Array
+    samples: Array  # (n, d)
     stages: tuple[Stage, ...]
     n_evaluations: int
     n_failed: int  # evaluations that gave no number; they count as zero likelihood
@@ -146,5 +146,5 @@ def _genealogical_variance(ancestors: IntArray, stages: int) -> float:
     Where few of the first points have all the descendants, the estimate rests on few independent lines.
     """
     n = len(ancestors)
-    shares = np.bincount(ancestors, minlength=n) / n
-    return 1.0 - (n / (n - 1.0)) ** (stages + 1) * (1.0 - float(np.sum(shares**2)))
+    fractions = np.bincount(ancestors, minlength=n) / n
+    return 1.0 - (n / (n - 1.0)) ** (stages + 1) * (1.0 - float(np.sum(fractions**2)))

@@ -134,7 +134,7 @@ def _state_after(d: int, runs: int, population: int) -> engine.State:
 
 def _fit(state: engine.State, n: int, memory: training.Memory) -> tuple[Surrogate[Any], training.Memory]:
     runs = training.Runs(state.evaluations[:n], state.prior, state.settings, None)
-    return training.fit(runs, 1.0, state.settings.inflation, memory)
+    return training.fit(runs, 1.0, state.settings.tuning.inflation_start, memory)
 
 
 # --- the paper's size ---------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def report(rows: Sequence[Row], acquisitions: Sequence[Acquisition]) -> str:
             "*conditioning* on one more run at the same hyperparameters; *fit* of the hyperparameters of the model in",
             "use; *choice*, the fit of all models from nothing; *sweep*, the search for one point; *moves* of a",
             "population to the next stage; *evidence*, with its variance and the next γ. An iteration has one",
-            "conditioning, sweep and evidence, and its share of the others: fits become due after `models.pace` runs,",
+            "conditioning, sweep and evidence, and a part of the others: fits become due after `selection.pace` runs,",
             f"choices after a fifth more runs, moves once in {_RUNS_PER_STAGE} runs. The peak is the process's.",
             "",
             *_markdown(COLUMNS, table_rows(rows)),

@@ -12,22 +12,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Row = TypeVar("Row")
+Given = TypeVar("Given")
 
 
 def run_missing(
-    work: Callable[..., Row],
+    work: Callable[..., Row | list[Row]],
     tasks: Sequence[tuple[Any, ...]],
     jobs: int,
     path: Path,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> list[Row]:
-    """Do all tasks, and append what each gives to the file."""
+    """Do all tasks, and append the row or the rows that each gives to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for row in _run_all(work, tasks, jobs):
-        _append(path, row)
-        rows.append(row)
-        on_progress(len(rows))
+    rows: list[Row] = []
+    for done, given in enumerate(_run_all(work, tasks, jobs), start=1):
+        new = given if isinstance(given, list) else [given]
+        for row in new:
+            _append(path, row)
+        rows += new
+        on_progress(done)
     return rows
 
 
@@ -41,7 +44,7 @@ def read_rows(kind: type[Row], path: Path) -> list[Row]:
         return [kind(**{f.name: kinds[str(f.type)](row[f.name]) for f in columns}) for row in csv.DictReader(file)]
 
 
-def _run_all(work: Callable[..., Row], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Row]:
+def _run_all(work: Callable[..., Given], tasks: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Given]:
     if jobs == 1:
         yield from (work(*task) for task in tasks)
         return

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import typer
 from rich.box import SIMPLE
 from rich.console import Console
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tbq.common.errors import TbqError, Transient
+from tbq.common.words import printable
 
 if TYPE_CHECKING:
     from tbq.cli import casefile
@@ -135,6 +135,7 @@ def _infer(case: casefile.Case, folder: Path, **changed: Any) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
     from tbq.cli.precheck import ready
     from tbq.engine.records import Stop
+    from tbq.result.export import write_csv
     from tbq.run import journal
     from tbq.run.infer import infer
 
@@ -144,7 +145,7 @@ def _infer(case: casefile.Case, folder: Path, **changed: Any) -> None:
     if not (folder / journal.FILE).exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CASE).write_text(case.to_toml(), encoding="utf-8")
-    title = f"{case.title}\n" if case.title else ""
+    title = f"{printable(case.title)}\n" if case.title else ""
     typer.echo(f"{title}Running in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
     terminal = sys.stderr.isatty()
     with _interruptible(folder):
@@ -152,11 +153,14 @@ def _infer(case: casefile.Case, folder: Path, **changed: Any) -> None:
         result = infer(log_likelihood, prior, journal=folder, progress=progress, **{**case.arguments(), **changed})
     summary = result.summary()
     (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
-    np.savetxt(folder / "samples.csv", result.samples, delimiter=",", header=",".join(prior.names), comments="")
-    typer.echo(summary)
-    typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
+    write_csv(folder / "samples.csv", prior.names, result.samples)
+    with suppress(OSError, ValueError):  # the model may have closed what we would print to
+        typer.echo(summary)
+        typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
     if result.stop is Stop.PAUSED:
-        typer.echo(f"Paused: {result.outage}\nWhen that is repaired, `tbq resume {folder}` goes on.", err=True)
+        with suppress(OSError, ValueError):
+            seen = printable(result.outage)
+            typer.echo(f"Paused: {seen}\nWhen that is repaired, `tbq resume {folder}` goes on.", err=True)
         raise typer.Exit(_PAUSED)
 
 
@@ -166,7 +170,7 @@ def _spoken(subject: Path) -> Iterator[None]:
     try:
         yield
     except TbqError as error:
-        first, *others = str(error).splitlines()
+        first, *others = printable(str(error)).splitlines() or [""]
         typer.echo("\n  ".join([f"{subject}: {first}" if not others else f"{subject}:\n  {first}", *others]), err=True)
         raise typer.Exit(_PAUSED if isinstance(error, Transient) else 1) from error
 
@@ -192,13 +196,15 @@ def _interruptible(folder: Path) -> Iterator[None]:
 
 @app.command("problems")
 def list_problems() -> None:
-    """List the benchmark problems with their exact evidences."""
+    """List the benchmark problems with their evidences; those that were sampled have an error."""
     from tbq import problems
 
     table = Table("problem", "parameters", "evidence", "what it is")
     for name in problems.names():
         problem = problems.get(name)
-        table.add_row(name, str(problem.prior.dim), f"{problem.reference.evidence:.6g}", problem.title)
+        sd = problem.reference.log_evidence_sd
+        evidence = f"{problem.reference.evidence:.6g}" + (f" ± {100 * sd:.1f} %" if sd else "")
+        table.add_row(name, str(problem.prior.dim), evidence, problem.title)
     Console().print(table)
 
 
@@ -244,10 +250,8 @@ def bench_calibration(
     from tbq.bench import calibration
 
     # the distance to the exact posterior takes thousands of runs: not of the battery, unless it is asked for
-    names = problem or [name for name in problems.names() if name != "battery"]
-    unknown = sorted(set(names) - set(problems.names()))
-    if unknown:
-        raise typer.BadParameter(f"there is no problem {unknown[0]!r}; there are {', '.join(problems.names())}")
+    names = problem or sorted(set(problems.names()) - {"battery", *problems.real_names()})
+    _check_known(names, problems.names())
 
     def seeds(name: str) -> range:
         return range(seed, seed + (runs or calibration.repeats(name)))
@@ -255,6 +259,27 @@ def bench_calibration(
     with _progress(sum(len(seeds(n)) for n in names)) as report:
         finished = calibration.study(names, seeds, jobs, out, report)
     _print_table("calibration", calibration.COLUMNS, calibration.table_rows(finished))
+    print(f"Runs and tables are in {out}")
+
+
+@bench_app.command("real")
+def bench_real(
+    problem: Annotated[list[str] | None, typer.Option(help="Only this problem; may be repeated.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each problem.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; the others follow.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and tables.")] = Path("docs/benchmarks"),
+) -> None:
+    """Run the default on real posteriors under wide priors: errors at the end, and when it is stopped early."""
+    from tbq import problems
+    from tbq.bench import real
+
+    names = problem or problems.real_names()
+    _check_known(names, problems.real_names())
+    with _progress(len(names) * runs) as report:
+        finished = real.study(names, range(seed, seed + runs), jobs, out, report)
+    _print_table("real posteriors", real.COLUMNS, real.table_rows(finished))
+    _print_table("share of 90 % intervals that cover", real.BUDGET_COLUMNS, real.budget_rows(finished))
     print(f"Runs and tables are in {out}")
 
 
@@ -274,6 +299,12 @@ def bench_overhead(
     _print_table("exponents of growth", overhead.EXPONENT_COLUMNS, overhead.exponent_rows(rows))
     _print_table("acquisitions at the paper's size", overhead.PAPER_COLUMNS, overhead.paper_table_rows(acquisitions))
     print(f"Measurements and tables are in {out}")
+
+
+def _check_known(names: Sequence[str], known: Sequence[str]) -> None:
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise typer.BadParameter(f"there is no problem {unknown[0]!r}; there are {', '.join(known)}")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_origin, get_type_hints
 
 import numpy as np
 import tomli_w
@@ -32,15 +32,19 @@ from pydantic import (
     Tag,
     ValidationError,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 
 from tbq.cli import distributions
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
+from tbq.common.words import described
 from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.options import EngineOptions, Option, options_of
 from tbq.problem.prior import Prior
-from tbq.problem.settings import Settings, learnable, resolve
+from tbq.problem.settings import Settings, resolve
+from tbq.run.options import RunOptions
 from tbq.run.outage import check_limits
 from tbq.simulate.command import CommandModel
 from tbq.simulate.textfiles import read_csv
@@ -48,9 +52,7 @@ from tbq.simulate.umbridge import UmBridgeModel
 
 Simulator = Callable[[Array], Any]
 _KINDS = ("python", "command", "url")
-_NOT_SETTINGS = {  # how to run, not what to find
-    "batch_size", "workers", "timeout", "retries", "outage_after", "patience", "warm_start", "retry_failed", "seed"
-}  # fmt: skip
+_NOT_IN_FILES = {"journal", "executor", "vectorized", "progress"}
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
@@ -166,29 +168,29 @@ class DataTable(Table):
     normalized: bool = True
 
 
-class RunTable(Table):
-    """The arguments of :func:`tbq.infer`, and ``workers``: how many runs at a time."""
+def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
+    """An option as a key of the ``[run]`` table: its type there, and its default with what it must not be below."""
+    if name == "tolerance":
+        return Numbers, option.default
+    if name == "warm_start":
+        return PathHere | None, option.default
+    if name == "outage_after":
+        return Annotated[Any, PlainValidator(_limits)], option.default
+    words = str if get_origin(hint) is Literal or name == "acquisition" else hint  # which words there are is said later
+    return words, Field(default=option.default, ge=option.least, gt=option.above)
 
-    algorithm: str = "tbq"
-    acquisition: str = "peur"
-    search: str = "auto"
-    surrogate: str = "auto"
-    kernel: str = "auto"
-    tolerance: Numbers = 0.04
-    temper_cov: float = 0.75
-    n_initial: int | None = None
-    population: int | None = None
-    chain_length: int | None = None
-    max_evaluations: int | None = None
-    batch_size: int = Field(default=1, ge=1)
-    workers: int = Field(default=1, ge=1)
-    timeout: float | None = Field(default=None, gt=0)
-    retries: int = Field(default=0, ge=0)
-    outage_after: Annotated[Any, PlainValidator(_limits)] = (5, 8)
-    patience: float = Field(default=3600.0, ge=0)
-    warm_start: PathHere | None = None
-    retry_failed: bool = False
-    seed: int | None = Field(default=None, ge=0)
+
+def _run_keys() -> dict[str, Any]:
+    """The options of :func:`tbq.infer` that a file can hold: the others are functions, or the command line's own."""
+    hints, options = get_type_hints(RunOptions), options_of(RunOptions)
+    return {n: _in_file(n, hints[n], o) for n, o in options.items() if n not in _NOT_IN_FILES}
+
+
+# The options of :func:`tbq.infer`, and ``workers``: how many runs at a time.
+if TYPE_CHECKING:
+    RunTable = Any  # made of their definition, which a type checker does not see
+else:
+    RunTable = create_model("RunTable", __base__=Table, workers=(int, Field(default=1, ge=1)), **_run_keys())
 
 
 def _kind(model: Any) -> str | None:
@@ -251,10 +253,10 @@ class Case(Table):
 
     def settings(self, surrogate: str | None = None) -> Settings:
         """The run's settings, with those left to us chosen; or those of another surrogate."""
-        chosen = self.run.model_dump(exclude=_NOT_SETTINGS)
+        chosen = self.run.model_dump(include=set(options_of(EngineOptions)))
+        chosen["surrogate"] = surrogate or chosen["surrogate"]
         with _named("run."):
-            chosen["surrogate"] = learnable(surrogate or self.run.surrogate, self.data is not None)
-            return resolve(len(self.parameters), **chosen)
+            return resolve(len(self.parameters), outputs=self.data is not None, **chosen)
 
     def arguments(self) -> dict[str, Any]:
         """What :func:`tbq.infer` is to be called with."""
@@ -273,7 +275,7 @@ class Case(Table):
         settings = self.settings()
         chosen = ("n_initial", "population", "chain_length", "max_evaluations")
         numbers = {key: getattr(settings, key) for key in chosen}
-        asked = self.settings("log_likelihood").tolerance  # of which outputs take their share
+        asked = self.settings("log_likelihood").tolerance  # of which outputs are asked for a part
         update = {**numbers, "tolerance": list(asked), "seed": seed}
         return self.model_copy(update={"run": self.run.model_copy(update=update)})
 
@@ -341,7 +343,7 @@ def import_function(reference: str, folder: str) -> Simulator:
             raise ArgumentError(
                 f"python: there is no module {module_name!r} in {folder} or on Python's path"
             ) from error
-        raise ArgumentError(f"python: importing {module_name!r} failed with {type(error).__name__}: {error}") from error
+        raise ArgumentError(f"python: importing {module_name!r} failed with {described(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         near = distributions.suggestion(name, [n for n in vars(module) if callable(getattr(module, n))])

@@ -11,6 +11,7 @@ from scipy import stats
 
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Distribution
+from tbq.problem.families import families, shapes
 
 
 def marginal(description: Mapping[str, Any]) -> Distribution:
@@ -22,7 +23,7 @@ def marginal(description: Mapping[str, Any]) -> Distribution:
         meant = difflib.get_close_matches("distribution", list(description), n=1)
         raise ArgumentError(f"distribution is missing{f'; is {meant[0]!r} meant for it?' if meant else ''}")
     name = description["distribution"]
-    if not isinstance(name, str) or name not in (known := [*_READABLE, *_scipy_names()]):
+    if not isinstance(name, str) or name not in (known := [*_READABLE, *families()]):
         near = suggestion(name, known) if isinstance(name, str) else ""
         raise ArgumentError(f"distribution {name!r} is not known{near}")
     if not isinstance(unit := description.get("unit", ""), str):
@@ -31,8 +32,8 @@ def marginal(description: Mapping[str, Any]) -> Distribution:
     for keys, build in _READABLE.get(name, []):
         if set(numbers) == set(keys):
             return build(*(numbers[k] for k in keys))
-    if name in _scipy_names() and numbers and _fits_scipy(name, numbers):
-        return getattr(stats, name)(**numbers)
+    if name in families() and numbers and _fits_scipy(name, numbers):
+        return families()[name](**numbers)
     raise ArgumentError(_wrong_keys(name, list(numbers)))
 
 
@@ -98,14 +99,9 @@ _READABLE: dict[str, list[tuple[tuple[str, ...], Callable[..., Distribution]]]] 
 # --- scipy's own --------------------------------------------------------------------------------------------
 
 
-def _scipy_names() -> list[str]:
-    return [n for n in dir(stats) if isinstance(getattr(stats, n), stats.rv_continuous)]
-
-
 def _scipy_keys(name: str) -> tuple[list[str], list[str]]:
     """Shape parameters, which must be there, and those that may."""
-    shapes = getattr(stats, name).shapes
-    return (shapes.replace(" ", "").split(",") if shapes else []), ["loc", "scale"]
+    return shapes(families()[name]), ["loc", "scale"]
 
 
 def _fits_scipy(name: str, numbers: Mapping[str, float]) -> bool:
@@ -119,7 +115,7 @@ def _fits_scipy(name: str, numbers: Mapping[str, float]) -> bool:
 def _wrong_keys(name: str, given: list[str]) -> str:
     choices = [", ".join(keys) for keys, _ in _READABLE.get(name, [])]
     known = {k for keys, _ in _READABLE.get(name, []) for k in keys}
-    if name in _scipy_names():
+    if name in families():
         needed, free = _scipy_keys(name)
         known |= {*needed, *free}
         choices.append(", ".join([*needed, *(f"{k} (optional)" for k in free)]))

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from tbq.cli.casefile import Case, DataTable, Simulator, Without
+from tbq.common.arguments import floats
 from tbq.common.errors import SimulatorError, TbqError
 from tbq.common.types import Array
-from tbq.common.words import duration
+from tbq.common.words import described, duration
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.simulate.umbridge import UmBridgeModel
@@ -76,10 +77,10 @@ def _run(simulator: Simulator, theta: Array) -> Array:
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename}, line {frame.lineno}"
-        raise SimulatorError(f"the model raised {type(error).__name__}: {error} ({where})") from error
+        raise SimulatorError(f"the model raised {described(error)} ({where})") from error
     try:
-        return np.atleast_1d(np.asarray(outputs, dtype=float))
-    except (TypeError, ValueError) as error:
+        return np.atleast_1d(floats(outputs))
+    except Exception as error:
         raise SimulatorError(f"the model returned {type(outputs).__name__}, not numbers") from error
 
 
@@ -91,7 +92,8 @@ def _compare(likelihood: GaussianLikelihood, theta: Array, outputs: Array) -> It
     if not np.all(np.isfinite(outputs)):
         first = int(np.argmin(np.isfinite(outputs)))
         raise SimulatorError(f"the model's output {first + 1} of {len(outputs)} is {outputs[first]}")
-    off = likelihood.whiten(outputs[None, :])[0] / np.exp(likelihood.log_scales(theta[None, :])[0])
+    scales = np.exp(likelihood.log_scales(theta[None, :])[0, likelihood.experiment_of])
+    off = likelihood.whiten(outputs[None, :])[0] / scales
     yield f"\n{'output':>14} {'observed':>14} {'off by':>10}"
     for got, wanted, by in list(zip(outputs, observed, off, strict=True))[:_SHOWN]:
         yield f"{got:>14.6g} {wanted:>14.6g} {by:>+10.3g}"

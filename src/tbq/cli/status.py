@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tbq.common.words import duration
+from tbq.common.words import duration, printable
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.failures import longest_streak, words
 from tbq.run import journal
@@ -49,10 +49,10 @@ def _account(folder: Path, contents: journal.Contents, alive: bool) -> list[str]
         account.append(f"last message   {messages[-1]}")
     if outages := [r for r in contents.records if r["kind"] == "outage"]:
         ago = duration(time.time() - outages[-1]["time"])
-        account.append(f"outages        {len(outages)} waits; the last {ago} ago: {_first_line(outages[-1])}")
+        account.append(f"outages        {len(outages)} waits; the last {ago} ago: {outages[-1]['message']}")
     if len(alike := longest_streak(evaluations)) >= _ALIKE:
         account.append(f"failures       {words(alike)} If that was an outage, {_how(folder, retry=True)}")
-    return account
+    return [printable(line) for line in account]
 
 
 def _verdict(contents: journal.Contents, alive: bool, folder: Path) -> str:

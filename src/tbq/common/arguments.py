@@ -60,6 +60,17 @@ def real(value: Any) -> float:
         return np.inf
 
 
+def floats(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Numbers that a simulator returned, nan where they are masked. Raises anything where they are none."""
+    if isinstance(value, np.ma.MaskedArray):  # of which a plain array would show what is under the mask
+        return np.ma.filled(value.astype(float), np.nan)
+    if isinstance(value, list | tuple) and any(isinstance(item, np.ma.MaskedArray) for item in value):
+        return np.array([floats(item) for item in value])
+    if np.iscomplexobj(value):
+        raise TypeError("complex numbers")
+    return np.asarray(value, dtype=float)
+
+
 def checked_seed(seed: Any) -> int | None:
     """The seed of a run: a whole number, so that it can be written down and the run repeated."""
     return None if seed is None else whole("seed", seed, 0, ", or None")

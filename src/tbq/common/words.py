@@ -1,4 +1,6 @@
-"""Numbers as a person would say them."""
+"""Numbers as a person would say them, and text of others as a terminal may show it."""
+
+import unicodedata
 
 
 def duration(seconds: float) -> str:
@@ -7,3 +9,28 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def printable(text: str) -> str:
+    """Text of a simulator or a file, with what a terminal would obey spelled out; lines and tabs stay."""
+    return "".join(c if c in "\n\t" or not steers(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def steers(character: str) -> bool:
+    """Whether it is no letter, mark or blank but an order: control and format characters, ends of lines."""
+    kind = unicodedata.category(character)
+    return kind[0] == "C" or kind in ("Zl", "Zp")
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """Text of others within a sentence of ours: on one line, and not longer than ``most`` characters."""
+    line = " ".join(printable(text[: 2 * most]).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def described(error: BaseException) -> str:
+    """An exception by its type and message, also where asking for the message raises another."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as another:
+        return f"{type(error).__name__}, whose message cannot be had: __str__ raised {type(another).__name__}"

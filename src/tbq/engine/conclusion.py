@@ -12,9 +12,6 @@ from tbq.engine.state import State
 from tbq.evidence.estimate import Assessment, assess
 from tbq.surrogate import inflation
 
-_ALLOWANCE = 1.0  # tolerances that each part of the error may have at the end
-_POOR_QUADRATURE = 0.1  # error of a fresh quadrature from which on it has found something that its points miss
-
 
 def conclude(state: State) -> Conclusion:
     """What is known now: complete after a stop, and honest about it before."""
@@ -40,17 +37,17 @@ def conclude(state: State) -> Conclusion:
         history=state.history,
         stop=state.stop or Stop.UNFINISHED,
         seed=state.seed,
-        notes=(state.memory.doubt,) if state.memory.doubt else (),
+        notes=(state.memory.objection,) if state.memory.objection else (),
         weights=known.weights,
-        surprises=state.surprises,
+        squared_z=state.squared_z,
     )
 
 
 def _surrogate_error(state: State, now: float) -> float:
-    """Of the error that stops a run, what surprises support; more where outputs are learned, which a kink can fool."""
-    if state.likelihood is not None:
-        return max(state.settings.caution * now, _last_seen(state))
-    return inflation.supported(state.settings.inflation, state.surprises) * max(now, _last_seen(state))
+    """Of the error that stops a run, what tested predictions support; more of outputs, which a kink can fool."""
+    if state.settings.surrogate == "outputs":
+        return max(state.settings.tuning.output_margin * now, _last_seen(state))
+    return inflation.supported(state.settings.tuning, state.squared_z) * max(now, _last_seen(state))
 
 
 def _last_seen(state: State) -> float:
@@ -77,17 +74,19 @@ def _nothing(state: State, stop: Stop) -> Conclusion:
 def assess_evidence(state: State, *, coarse: bool = False) -> Assessment:
     """The evidence by the last surrogate, by fresh quadrature and beside its rivals; coarsely before a check."""
     assert state.learned is not None
-    deflation = inflation.deflation(state.settings.inflation, state.surprises)
+    deflation = inflation.deflation(state.settings.tuning, state.squared_z)
     surrogate = training.deflated(state.learned.surrogate, deflation)
     rivals = training.rivals(state.runs, state.learned.gamma, deflation, state.memory)
+    rivals = [(state.informed(rival), behind) for rival, behind in rivals]
     populations = (*state.past, state.population)
     return assess(populations, surrogate, rivals, state.prior, state.settings, state.seed, coarse=coarse)
 
 
 def certain(state: State) -> bool:
-    """Whether the assessment found nothing that the stage did not know. With the paper's estimators it is not asked."""
-    if state.settings.inflation == 1.0:
+    """Whether the assessment found nothing that the stage did not know. The paper's runs do not ask."""
+    tuning = state.settings.tuning
+    if not tuning.assess_before_end:
         return True
-    found, limit = state.assessment, _ALLOWANCE * state.settings.tolerance[1]
+    found, limit = state.assessment, tuning.part_limit * state.settings.tolerance[1]
     assert found is not None
-    return max(found.of_surrogate, found.of_hyperparameters) <= limit and found.of_quadrature <= _POOR_QUADRATURE
+    return max(found.of_surrogate, found.of_hyperparameters) <= limit and found.of_quadrature <= tuning.poor_quadrature

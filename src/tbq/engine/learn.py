@@ -25,10 +25,6 @@ from tbq.problem.evaluation import Evaluation, Proposal, Status, without_penalti
 from tbq.surrogate import feasibility, inflation
 from tbq.surrogate.protocol import Surrogate
 
-_IN_A_ROW = 2  # times the stopping condition must hold
-_LEAST_RUNS = 3  # successful runs without which there is no surrogate
-_HOPE = 50  # runs after which one should not have failed
-
 
 def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     """Take in finished runs, learn from all runs so far, go on to the next stage, check or stop."""
@@ -39,13 +35,14 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     if state.learned is not None:
         surrogate, gamma = state.learned.surrogate, state.learned.gamma
         fresh = [e for e in done if e.id in told]
-        new = inflation.surprises(surrogate, gamma, state.prior, state.evaluations, fresh)
-        state = replace(state, surprises=state.surprises + new)
+        new = inflation.squared_z(surrogate, gamma, state.prior, state.evaluations, fresh, state.settings.tuning)
+        state = replace(state, squared_z=state.squared_z + new)
     state = replace(state, evaluations=done, pending=pending)
     if len(done) >= state.settings.n_initial:
         state = _find_borders(state)
-        state = _learn(state) if sum(e.status is Status.OK for e in done) >= _LEAST_RUNS else state
-    if len(done) >= _HOPE and all(e.status.is_failure for e in done):
+        enough = sum(e.status is Status.OK for e in done) >= state.settings.tuning.fewest_runs
+        state = _learn(state) if enough else state
+    if len(done) >= state.settings.tuning.hopeless_runs and all(e.status.is_failure for e in done):
         return replace(state, stop=Stop.NOTHING_LEARNED)
     if state.stop is None and len(done) >= state.settings.max_evaluations:
         return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
@@ -70,35 +67,43 @@ def _learn(state: State) -> State:
     state = replace(state, memory=memory, assessment=None)
     if state.check is not None:
         return _conclude_check(state, state.check, surrogate)
-    if state.settings.free_stages:
+    if state.settings.surrogate == "outputs":
         state = ascend(state, surrogate)
     else:
         state = measure(state, surrogate)
-        while state.satisfied >= _IN_A_ROW and state.learned and state.learned.gamma < 1.0:
+        while state.satisfied >= state.settings.tuning.in_a_row and state.learned and state.learned.gamma < 1.0:
             state = measure(advance(state), surrogate)
-    if training.better_without_outputs(state.runs, memory, surrogate, state.population):
-        return _learn(_without_outputs(state))
-    if state.satisfied >= _IN_A_ROW:
-        state = replace(state, assessment=assess_evidence(state, coarse=state.settings.check_runs > 0))
+    if training.due_for_comparison(state.runs, memory):
+        memory = replace(memory, compared_at=len(state.evaluations))
+        state, rng = replace(state, memory=memory), stream(state.seed, "comparison", len(state.evaluations))
+        if training.better_without_outputs(state.runs, memory, surrogate, state.population, rng):
+            return _learn(_without_outputs(state))
+    if state.satisfied >= state.settings.tuning.in_a_row:
+        state = replace(state, assessment=assess_evidence(state, coarse=_coarse(state)))
     return _end(state, surrogate) if state.assessment and certain(state) else state
+
+
+def _coarse(state: State) -> bool:
+    """Whether check runs follow, after which the evidence is assessed again."""
+    return state.settings.tuning.coarse_before_check and state.settings.check_runs > 0
 
 
 def _end(state: State, surrogate: Surrogate[Any]) -> State:
     """Stop, or plan the check that decides it; outputs are checked only where something speaks against them."""
     runs = state.settings.check_runs
-    if state.likelihood is not None:
-        memory = training.cross_examine(state.runs, state.memory, surrogate, state.population)
-        state, runs = replace(state, memory=memory), max(4, state.prior.dim) if memory.doubt else 0
+    if state.settings.surrogate == "outputs":
+        memory = training.compare_with_values(state.runs, state.memory, surrogate, state.population)
+        state, runs = replace(state, memory=memory), max(4, state.prior.dim) if memory.objection else 0
     return _plan_check(state, runs) if runs else replace(state, stop=Stop.CONVERGED)
 
 
 def _without_outputs(state: State) -> State:
     """Go on as a run that never saw the outputs."""
-    assert state.settings.fallback is not None
-    memory = replace(state.memory, doubt=training.GAVE_UP)
+    assert state.settings.otherwise is not None
+    memory = replace(state.memory, objection=training.GAVE_UP)
     population = (*state.past, state.population)[0]
-    state = replace(state, settings=state.settings.fallback, likelihood=None, memory=memory, population=population)
-    return replace(state, past=(), stages=(), satisfied=0, learned=None, surprises=())
+    state = replace(state, settings=state.settings.otherwise, memory=memory, population=population)
+    return replace(state, past=(), stages=(), satisfied=0, learned=None, squared_z=())
 
 
 def _plan_check(state: State, runs: int) -> State:
@@ -107,29 +112,27 @@ def _plan_check(state: State, runs: int) -> State:
     if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
         return state  # what is left of the budget cannot decide it
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
-    check = check_runs.plan(*points, found.surrogate, state.prior, state.regions, settings, state.next_id, rng)
+    check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     return replace(state, check=check)
 
 
 def _conclude_check(state: State, check: check_runs.Check, surrogate: Surrogate[Any]) -> State:
     """The check is complete: stop if it and the tolerance agree, or go on."""
-    error, believed = check.error(state.evaluations), check.passed(state.evaluations)
+    error, passed = check.error(state.evaluations), check.passed(state.evaluations)
     state = replace(state, check=None, check_error=error, satisfied=0)
-    state = ascend(state, surrogate) if state.settings.free_stages else measure(state, surrogate)
-    if not believed or state.satisfied == 0 or state.learned is None or state.learned.gamma < 1.0:
+    state = ascend(state, surrogate) if state.settings.surrogate == "outputs" else measure(state, surrogate)
+    if not passed or state.satisfied == 0 or state.learned is None or state.learned.gamma < 1.0:
         return replace(state, satisfied=0)
     state = replace(state, assessment=assess_evidence(state))
     return replace(state, satisfied=0, stop=Stop.CONVERGED if certain(state) else None)
 
 
 def _fit(state: State) -> tuple[Surrogate[Any], training.Memory]:
+    """The surrogate of all runs so far, those that failed or found zero likelihood too."""
     gamma = state.learned.gamma if state.learned else 1e-6
-    factor = inflation.inflation(state.settings.inflation, state.surprises)
+    factor = inflation.inflation(state.settings.tuning, state.squared_z)
     surrogate, memory = training.fit(state.runs, gamma, factor, state.memory)
-    for e in state.evaluations:  # nothing more is to be had where a run failed: believe the surrogate there
-        if e.status.is_failure:
-            surrogate = surrogate.believe(state.prior.to_working(e.theta[None, :])[0])
-    return surrogate if state.border is None else feasibility.Bounded(surrogate, state.border), memory
+    return state.informed(surrogate), memory
 
 
 def _find_borders(state: State) -> State:

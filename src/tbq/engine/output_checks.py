@@ -1,4 +1,4 @@
-"""Does the surrogate of the outputs fit? Three questions that cost no run.
+"""Checks of a surrogate of outputs: three questions that cost no run.
 
 Does each run come out as predicted from all others (a jump does not)? Does the log-likelihood surrogate, trained on the
 same runs, know the evidence better? Does it give another one?
@@ -10,25 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from tbq.common.randomness import stream
 from tbq.common.types import Array
 from tbq.evidence import moments
 from tbq.evidence.population import Population
+from tbq.problem.tuning import Tuning
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.outputs import Outputs
-from tbq.surrogate.protocol import WILD, Surrogate
-
-_NEAR = 50.0  # nats below the best run
-_WIDE = 1.6  # inflation from where on runs have surprised the surrogate too often
-_DEPTH = 10.0  # nats below the best run within which predictions of the log-likelihood count
-_LEAST = 8  # such runs without which nothing is decided
-_NODES = 150
-_FLOOR = 0.02  # nats that no one is blamed for
-_APART = 3.0  # standard deviations between two evidences that are not chance
-_VAGUE = 0.3  # coefficient of variation above which a log-likelihood surrogate contradicts nothing
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
-def rough(surrogate: Outputs) -> str:
+def rough(surrogate: Outputs, tuning: Tuning) -> str:
     """A sentence on the output that is predicted worst from the other runs, where that is beyond chance; else ''.
 
     Runs far from the data, in some corner of the prior, do not count.
@@ -36,7 +27,7 @@ def rough(surrogate: Outputs) -> str:
     worst, count = [], 0
     for component in surrogate.components:
         log_likelihood, _ = surrogate.log_likelihood(surrogate.at(component.gp.x))
-        near = log_likelihood > np.max(log_likelihood) - _NEAR
+        near = log_likelihood > np.max(log_likelihood) - tuning.rough_depth
         mean, variance = component.gp.leave_one_out()
         worst.append(float(np.max((np.abs(component.gp.y - mean) / np.sqrt(variance))[near])))
         count += int(near.sum())
@@ -46,36 +37,42 @@ def rough(surrogate: Outputs) -> str:
             f"{name} {int(np.argmax(worst)) + 1} of a run is {max(worst):.1f} standard deviations from what the other "
             "runs predict: it may jump or fold."
         )
-    if surrogate.inflation > _WIDE:
+    if surrogate.inflation > tuning.rough_inflation:
         return f"New runs were off by {surrogate.inflation:.1f} times what was expected."
     return ""
 
 
-def knows_better(values: LogNormal, outputs: Outputs, log_likelihood: Array, population: Population) -> bool:
+def knows_better(
+    values: LogNormal,
+    outputs: Outputs,
+    log_likelihood: Array,
+    population: Population,
+    tuning: Tuning,
+    rng: np.random.Generator,
+) -> bool:
     """Whether the evidence is known twice as well without the outputs, by what each surrogate says of its error.
 
     Each is taken at its word times how far off its leave-one-out predictions were, in the runs that matter.
     """
-    matters = log_likelihood > np.max(log_likelihood) - _DEPTH
-    if np.sum(matters) < _LEAST:
+    matters = log_likelihood > np.max(log_likelihood) - tuning.output_depth
+    if np.sum(matters) < tuning.output_least_near:
         return False
     covs = []
-    rng = stream(len(log_likelihood), "doubt")
     for surrogate in (values, outputs):
         left_out = surrogate.left_out(values.gp.x)
         if left_out is None:
             return False
         mean, variance = left_out
-        z = ((log_likelihood - mean) / np.sqrt(variance + _FLOOR**2))[matters]
+        z = ((log_likelihood - mean) / np.sqrt(variance + tuning.inflation_floor**2))[matters]
         points: Any = surrogate.at(population.z)
         _, weights = moments.normalise(surrogate.log_mean(points, 1.0) + population.log_weights)
-        index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, _NODES, rng)
+        index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, tuning.output_nodes, rng)
         cov = moments.evidence_cov(surrogate, points.take(index), node_weights)
         covs.append(cov * max(1.0, float(np.sqrt(np.mean(np.minimum(z**2, 100.0))))))
     return covs[0] < 0.5 * covs[1]
 
 
-def contradicted(outputs: Surrogate[Any], values: Surrogate[Any], population: Population) -> str:
+def contradicted(outputs: Surrogate[Any], values: Surrogate[Any], population: Population, tuning: Tuning) -> str:
     """A sentence where both surrogates are sure of the evidence and do not agree on it; else ''."""
     logs: list[float] = []
     covs: list[float] = []
@@ -83,8 +80,8 @@ def contradicted(outputs: Surrogate[Any], values: Surrogate[Any], population: Po
         points = surrogate.at(population.z)
         log_evidence, weights = moments.normalise(surrogate.log_mean(points, 1.0) + population.log_weights)
         logs.append(log_evidence)
-        covs.append(moments.evidence_cov_bound(surrogate, points, weights, 1.0, WILD))
+        covs.append(moments.evidence_cov_bound(surrogate, points, weights, 1.0, SPREAD_CLIP))
     gap = abs(logs[0] - logs[1])
-    if covs[1] > _VAGUE or gap < _APART * float(np.linalg.norm(covs)):
+    if covs[1] > tuning.vague or gap < tuning.disagreement * float(np.linalg.norm(covs)):
         return ""
     return f"The log-likelihoods alone give an evidence that differs by {gap:.2f} in its logarithm."

@@ -46,32 +46,28 @@ def _design_points(state: State, n: int) -> list[Proposal]:
 
 
 def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
-    """Points chosen one after the other, each believing that those before it, and those still out, are known."""
+    """Points chosen one by one, each as if those before it and those still out had returned their predicted means."""
     prior, settings = state.prior, state.settings
-    believed = list(prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim)))
+    assumed = list(prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim)))
     known = prior.to_working(np.array([e.theta for e in state.evaluations]))
     target, domain = learned.target, search.domain_of(prior)
-    for z in believed:
-        target = target.believing(z)
+    for z in assumed:
+        target = target.conditioned(z)
     proposals = []
     for i, function in enumerate(named(settings.acquisition, n)):
         aim, candidates, climb, number = target, learned.candidates, settings.climb, state.next_id + i
         if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
-            aim, candidates = exploration.unsettled(state.assessment)
-        elif settings.explore_every and number % settings.explore_every == 0:
-            turn, rng = number // settings.explore_every, stream(state.seed, "exploration", number)
+            aim, candidates = exploration.unsettled(state.assessment, settings.tuning)
+        elif settings.tuning.explore_every and number % settings.tuning.explore_every == 0:
+            turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
-            explored = exploration.exploration(
-                turn, *populations, target.surrogate, prior, state.regions, settings, rng
-            )
-            aim, candidates = explored
-            climb = climb and len(candidates) > 1  # a single one is meant
-        all_known = np.vstack([known, *(z[None, :] for z in believed)])
+            aim, candidates = exploration.exploration(turn, *populations, target.surrogate, prior, settings, rng)
+        all_known = np.vstack([known, *(z[None, :] for z in assumed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
         choice = search.choose(function, aim, candidates, all_known, domain, climb=climb)
-        believed.append(choice.z)
+        assumed.append(choice.z)
         if i + 1 < n:
-            target = target.believing(choice.z)
+            target = target.conditioned(choice.z)
         theta = prior.from_working(choice.z[None, :])[0]
         proposals.append(Proposal(number, theta, len(state.past) + 1, choice.acquisition, choice.value))
     return proposals

@@ -53,7 +53,7 @@ class Stage:
     log_ratio_sd: float  # what its surrogate did not know
     effective_sample_size: float  # of the weights that led to it
     acceptance: float  # of the moves that made its population
-    unique: float  # share of its points that moved
+    unique: float  # fraction of its points that moved
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Conclusion:
     seed: int | None = None
     notes: tuple[str, ...] = ()  # what speaks against the surrogate
     weights: Array = field(default_factory=lambda: np.empty(0))  # (m,) of the points that the evidence was taken over
-    surprises: tuple[float, ...] = ()  # squared z-scores of runs that mattered, predicted before they were made
+    squared_z: tuple[float, ...] = ()  # squared z-scores of runs that mattered, predicted before they were made
 
     @property
     def log_evidence_sd(self) -> float:

@@ -30,8 +30,8 @@ class Learned:
     stage: int
     surrogate: Surrogate[Any]
     target: Target
-    candidates: Array  # points worth ranking
-    weights: Array  # of the population, at γ
+    candidates: Array  # (m, d) points to rank, in working coordinates
+    weights: Array  # (n,) of the population, at γ
     log_evidence: float  # of the tempered posterior
     cov: float
     bound: float
@@ -49,7 +49,7 @@ class State:
     settings: Settings
     seed: int
     population: Population
-    likelihood: GaussianLikelihood | None = None  # whose outputs are learned; None to learn log-likelihoods
+    likelihood: GaussianLikelihood | None = None  # the data, where outputs can be learned
     past: tuple[Population, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     pending: tuple[Proposal, ...] = ()
@@ -62,7 +62,7 @@ class State:
     assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
     check: check_runs.Check | None = None  # under way: the runs that decide whether to believe the surrogate
     check_error: float = 0.0  # of the log-evidence, as the last check found it
-    surprises: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
+    squared_z: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
     stages: tuple[Stage, ...] = ()
     history: tuple[Record, ...] = ()
     stop: Stop | None = None
@@ -72,6 +72,17 @@ class State:
         """What there is to learn from."""
         return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood)
 
+    def informed(self, surrogate: Surrogate[Any]) -> Surrogate[Any]:
+        """A surrogate of the successful runs with what the others tell.
+
+        Nothing more is to be had where a run failed: the predicted mean is taken for known there. Beyond the border of
+        zero likelihood there is none.
+        """
+        for e in self.evaluations:
+            if e.status.is_failure:
+                surrogate = surrogate.condition_on_mean(self.prior.to_working(e.theta[None, :])[0])
+        return surrogate if self.border is None else feasibility.Bounded(surrogate, self.border)
+
     @property
     def regions(self) -> list[feasibility.Region]:
         """Outside of which runs find zero likelihood or fail."""
@@ -80,6 +91,6 @@ class State:
 
 def init(prior: Prior, settings: Settings, seed: int, likelihood: GaussianLikelihood | None = None) -> State:
     """A run that has seen nothing yet."""
-    theta = prior.sample(settings.population, stream(seed, "population"), settings.design)
+    theta = prior.sample(settings.population, stream(seed, "population"), settings.tuning.design)
     population = Population(prior.to_working(theta), np.zeros(settings.population))
     return State(prior, settings, seed, population, likelihood)

@@ -24,27 +24,16 @@ from tbq.evidence.population import Population, follow
 from tbq.evidence.target import Target
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
-from tbq.surrogate.protocol import WILD, Surrogate
-
-_PILOT_POINTS = 2**12  # from which the final mixture is fitted, and which do for a coarse assessment
-_IMPORTANCE_POINTS = 2**14
-_GOOD_QUADRATURE = 0.02  # Monte-Carlo error with which importance sampling is believed alone
-_MOST_POINTS = 2**16  # where fewer are not enough
-_FINE = 0.5  # Monte-Carlo error, in tolerances, that is small enough
-_PLENTY = 3.0  # effective weighted points per posterior draw
-_MBAR_POINTS = 2**13  # over all populations
-_ALTERNATIVES = 12  # surrogates with other hyperparameters
-_SCORE_SCALE = 4.0  # nats behind that make a model e times less plausible
-_MOST_OFF = 1.0  # squared nats by which a rival may differ: beyond, it has no idea
-_ALTERNATIVE_POINTS = 2**11  # at which they are compared; half of them for a coarse assessment
+from tbq.problem.tuning import Tuning
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
 @dataclass(frozen=True)
 class Quadrature:
     """Points and log-weights with Z = Σ e^{ω_k} E[L(z_k)], and the relative Monte-Carlo error of that."""
 
-    z: Array
-    log_weights: Array
+    z: Array  # (n, d)
+    log_weights: Array  # (n,)
     sd: float
 
 
@@ -55,15 +44,15 @@ class Assessment:
     surrogate: Surrogate[Any]
     posterior: Population
     moved: Moved
-    draws: Array  # of the posterior
+    draws: Array  # (m, d) of the posterior
     rule: Quadrature
-    weights: Array  # of the rule's points: the posterior
+    weights: Array  # (n,) of the rule's points: the posterior
     log_evidence: float
     of_surrogate: float
     of_hyperparameters: float
     of_quadrature: float
     target: Target  # what a further run should improve
-    suspect: Array  # the point in which the most deviant surrogate believes most
+    suspect: Array  # (d,): the heaviest point of the surrogate whose evidence differs most
 
     @property
     def z(self) -> Array:
@@ -86,13 +75,13 @@ def assess(
     points of the quadrature where they do for it, is for deciding what to run next.
     """
     posterior, moved = draw_posterior(populations[-1], surrogate, prior, settings, stream(seed, "posterior"))
-    fine, enough = _FINE * settings.tolerance[1], settings.tolerance[1] if coarse else 0.0
-    rule, points = _importance_rule(posterior.z, surrogate, prior, fine, enough, stream(seed, "importance"))
+    tuning, enough = settings.tuning, settings.tolerance[1] if coarse else 0.0
+    rule, points = _importance_rule(posterior.z, surrogate, prior, settings, enough, stream(seed, "importance"))
     log_evidence, weights = moments.normalise(surrogate.log_mean(points, 1.0) + rule.log_weights)
     quadrature_error = rule.sd
     # populations climbed at once descend from each other, which MBAR cannot know
-    if rule.sd > max(_GOOD_QUADRATURE, enough) and not settings.free_stages:
-        other = _mbar_rule((*populations, posterior), surrogate, stream(seed, "mbar"))
+    if rule.sd > max(tuning.good_quadrature, enough) and settings.surrogate == "log_likelihood":
+        other = _mbar_rule((*populations, posterior), surrogate, tuning.mbar_points, stream(seed, "mbar"))
         other_points = surrogate.at(other.z)
         other_evidence, other_weights = moments.normalise(surrogate.log_mean(other_points, 1.0) + other.log_weights)
         unexplained = abs(log_evidence - other_evidence) - 2.0 * float(np.hypot(rule.sd, other.sd))
@@ -100,13 +89,12 @@ def assess(
         if other.sd < rule.sd:
             rule, points, log_evidence, weights = other, other_points, other_evidence, other_weights
     target, of_surrogate = _aim(surrogate, rule, points, weights, log_evidence, prior, settings, seed)
-    some = _ALTERNATIVE_POINTS // 2 if coarse else _ALTERNATIVE_POINTS
-    spread, suspect = _over_surrogates(surrogate, rivals, rule, some, stream(seed, "hyperparameters"))
+    spread, suspect = _over_surrogates(surrogate, rivals, rule, tuning, coarse, stream(seed, "hyperparameters"))
     return Assessment(
         surrogate=surrogate,
         posterior=posterior,
         moved=moved,
-        draws=_draws(rule.z, weights, posterior.z, stream(seed, "draws")),
+        draws=_draws(rule.z, weights, posterior.z, tuning.plenty, stream(seed, "draws")),
         rule=rule,
         weights=weights,
         log_evidence=log_evidence,
@@ -130,9 +118,9 @@ def _aim(
 ) -> tuple[Target, float]:
     """What a further run should improve, and the surrogate's part of the error of log Z."""
     rng = stream(seed, "final nodes")
-    index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, settings.nodes, rng)
+    index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, settings.tuning.nodes, rng)
     nodes = points.take(index)
-    cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=WILD)
+    cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=SPREAD_CLIP)
     target = Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working)
     return target, float(np.sqrt(np.log1p(cov**2)))
 
@@ -140,53 +128,57 @@ def _aim(
 def draw_posterior(
     population: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
 ) -> tuple[Population, Moved]:
-    """Draws of the posterior itself: γ = 1 even where the budget ran out before, no optimism, none of the prior."""
+    """Draws of the posterior itself: γ = 1 even where the budget ran out before, none of the prior's own points."""
     size, steps = settings.population, settings.chain_length
-    return follow(population, surrogate, 1.0, prior, size=size, steps=steps, optimism=0.0, share=0.0, rng=rng)
+    return follow(population, surrogate, 1.0, prior, size=size, steps=steps, prior_fraction=0.0, rng=rng)
 
 
 def _importance_rule(
     posterior: Array,
     surrogate: Surrogate[Any],
     prior: Prior,
-    fine: float,
+    settings: Settings,
     enough: float,
     rng: np.random.Generator,
 ) -> tuple[Quadrature, Any]:
     """Points of a mixture fitted to the posterior draws, and of the prior; more of them until the error is fine.
 
-    Chains share the modes between them only as well as the populations did; the weighted points of a first, smaller
+    Chains divide between modes only as well as the populations did; the weighted points of a first, smaller
     rule do better, and the final mixture is fitted to those. Where the first one's error is ``enough``, it is taken.
     """
     low, high = prior.working_bounds
+    tuning = settings.tuning
     pilots = [
-        _weighted_draws(mixture, surrogate, prior, _PILOT_POINTS, rng)
-        for mixture in (importance.fit_mixture(posterior, low, high, rng), importance.fit_bells(posterior, rng))
+        _weighted_draws(mixture, surrogate, prior, tuning.pilot_points, rng)
+        for mixture in (
+            importance.fit_mixture(posterior, low, high, rng),
+            importance.fit_student_mixture(posterior, rng),
+        )
     ]
     kind = int(np.argmin([pilot.sd for pilot, _, _ in pilots]))
     rule, points, weights = pilots[kind]
     if rule.sd < enough:
         return rule, points
     draws = rule.z[moments.systematic_resample(weights, len(posterior), rng)]
-    mixture = importance.fit_bells(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
-    size = _IMPORTANCE_POINTS
-    while size <= _MOST_POINTS:
+    mixture = importance.fit_student_mixture(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
+    size = tuning.importance_points
+    while size <= tuning.most_importance_points:
         rule, points, _ = _weighted_draws(mixture, surrogate, prior, size, rng)
-        if rule.sd < fine:
+        if rule.sd < tuning.fine_quadrature * settings.tolerance[1]:
             break
         size *= 4
     return rule, points
 
 
 def _weighted_draws(
-    mixture: importance.Mixture | importance.Bells,
+    mixture: importance.Mixture | importance.StudentMixture,
     surrogate: Surrogate[Any],
     prior: Prior,
     n: int,
     rng: np.random.Generator,
 ) -> tuple[Quadrature, Any, Array]:
     """Points of a mixture and of the prior as a rule, as the surrogate sees them, and their posterior weights."""
-    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_SHARE * n), rng, "sobol"))
+    of_prior = prior.to_working(prior.sample(int(importance.PRIOR_FRACTION * n), rng, "sobol"))
     draws = importance.sample(mixture, of_prior, prior.log_density_working, n, rng)
     points = surrogate.at(draws.z)
     _, weights = moments.normalise(surrogate.log_mean(points, 1.0) + draws.log_weights)
@@ -200,18 +192,20 @@ def _relative_error(weights: Array, total: int, prior: Prior) -> float:
     return float(np.sqrt(variance + prior.constraint_mass_error**2))
 
 
-def _draws(z: Array, weights: Array, chains: Array, rng: np.random.Generator) -> Array:
-    """Posterior draws: of the weighted points where there are plenty, which share the modes better than chains."""
-    if moments.effective_sample_size(weights) < _PLENTY * len(chains):
+def _draws(z: Array, weights: Array, chains: Array, plenty: float, rng: np.random.Generator) -> Array:
+    """Posterior draws: of the weighted points where there are plenty, which divide between modes better than chains."""
+    if moments.effective_sample_size(weights) < plenty * len(chains):
         return chains
     order = np.argsort(z @ np.linalg.svd(chains - chains.mean(axis=0), full_matrices=False)[2][0])
-    index = order[moments.systematic_resample(weights[order], len(chains), rng)]  # in order: each mode has its share
+    index = order[moments.systematic_resample(weights[order], len(chains), rng)]  # in order: each mode has its part
     return z[rng.permutation(index)]
 
 
-def _mbar_rule(populations: tuple[Population, ...], surrogate: Surrogate[Any], rng: np.random.Generator) -> Quadrature:
+def _mbar_rule(
+    populations: tuple[Population, ...], surrogate: Surrogate[Any], size: int, rng: np.random.Generator
+) -> Quadrature:
     """The points of all stages, each weighted by the mixture of the densities that they came from."""
-    each = max(_MBAR_POINTS // len(populations), 1)  # at random: every second point of a Sobol sequence is half a space
+    each = max(size // len(populations), 1)  # at random: every second point of a Sobol sequence is half a space
     parts = [rng.permutation(p.z)[:each] for p in populations]
     z = np.concatenate(parts)
     log_densities = np.array([p.log_density_at(z) for p in populations])
@@ -224,16 +218,18 @@ def _over_surrogates(
     surrogate: Surrogate[Any],
     rivals: Sequence[tuple[Surrogate[Any], float]],
     rule: Quadrature,
-    size: int,
+    tuning: Tuning,
+    coarse: bool,
     rng: np.random.Generator,
 ) -> tuple[float, Array]:
     """Spread of the log-evidence over plausible surrogates, and the point that the most deviant one rests on.
 
     A model counts e^(−nats behind/4): that much of what scores tell models apart by is chance and misfit.
     """
+    size = tuning.alternative_points // 2 if coarse else tuning.alternative_points
     some = slice(None, None, max(len(rule.z) // size, 1))
     z, log_weights = rule.z[some], rule.log_weights[some]
-    others = [(other, 0.0) for other in surrogate.alternatives(_ALTERNATIVES, rng)]
+    others = [(other, 0.0) for other in surrogate.alternatives(tuning.alternatives, rng)]
     taken = [
         moments.normalise(other.log_mean(other.at(z), 1.0) + log_weights)
         for other, _ in [(surrogate, 0.0), *others, *rivals]
@@ -242,8 +238,8 @@ def _over_surrogates(
         return 0.0, z[0]
     off = np.array([value for value, _ in taken[1:]]) - taken[0][0]
     same, models = off[: len(others)], off[len(others) :]
-    weights = np.exp([-behind / _SCORE_SCALE for _, behind in rivals])
+    weights = np.exp([-behind / tuning.rival_scale for _, behind in rivals])
     variance = np.mean(same**2) if len(same) else 0.0
-    variance += weights @ np.minimum(models**2, _MOST_OFF) / (1.0 + weights.sum())
+    variance += weights @ np.minimum(models**2, tuning.rival_clip) / (1.0 + weights.sum())
     deviant = int(np.argmax(np.abs(off) * np.append(np.ones(len(same)), weights)))
     return float(np.sqrt(variance)), z[int(np.argmax(taken[1 + deviant][1]))]

@@ -1,6 +1,6 @@
 """Importance sampling of a surrogate's posterior from a density fitted to draws of it.
 
-The draws' marginals are mapped to normal ones, Gaussian mixtures are fitted there, and a share of the prior is mixed
+The draws' marginals are mapped to normal ones, Gaussian mixtures are fitted there, and a fraction of the prior is mixed
 in, so that no region of the prior goes unseen and no weight is unbounded where the fit is poor.
 """
 
@@ -21,14 +21,14 @@ from tbq.evidence.moments import systematic_resample
 
 _COMPONENTS = (1, 2, 4, 8, 16, 32)
 _KNOTS = 33
-_SPREAD_SHARE = 0.2  # of the draws that some marginal map spreads over the prior's range
+_SPREAD_FRACTION = 0.2  # of the draws that some marginal map spreads over the prior's range
 _INFLATION = 1.15  # of the mixture's standard deviations: heavier than the target, rather than lighter
 _FIT_DRAWS = 4000
 _BINS = 8  # per coordinate, of the estimate of mutual information
 _DEPENDENT = 0.03  # nats of it that make two coordinates dependent
-PRIOR_SHARE = 0.1
+PRIOR_FRACTION = 0.1
 _FREEDOM = 8.0  # degrees of the Student-t densities
-_BELL_INFLATION = 1.05
+_STUDENT_INFLATION = 1.05
 _EM_STEPS = 60  # at most; a fit that has not fully converged is as good a proposal
 _EM_GAIN = 1e-3  # gain in mean log-density per step below which the fit ends
 _CLUSTER_STEPS = 5
@@ -40,8 +40,8 @@ _EMPTY = 1e-10  # points that a component must have, so that its moments exist
 class Margin:
     """A piecewise linear distribution function of one coordinate."""
 
-    knots: Array
-    levels: Array  # the function at the knots, from 0 to 1
+    knots: Array  # (k,)
+    levels: Array  # (k,): the function at the knots, from 0 to 1
 
     def to_normal(self, x: Array) -> tuple[Array, Array]:
         """Φ⁻¹(F(x)) and the log-density that a standard normal there has at x."""
@@ -58,9 +58,9 @@ class Margin:
 class Block:
     """A Gaussian mixture of some coordinates, in normal coordinates."""
 
-    columns: IntArray
-    weights: Array
-    means: Array
+    columns: IntArray  # (d,)
+    weights: Array  # (K,)
+    means: Array  # (K, d)
     factors: Array  # Cholesky factors of the covariances, (K, d, d)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -96,11 +96,11 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Bells:
+class StudentMixture:
     """A mixture of Student-t densities of working coordinates: for a few narrow modes, however they lie."""
 
-    weights: Array
-    means: Array
+    weights: Array  # (K,)
+    means: Array  # (K, d)
     factors: Array  # (K, d, d)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -127,8 +127,8 @@ class Bells:
 class Draws:
     """Weighted points: Z = Σ e^{ω_k} L(z_k) for any likelihood L of the same posterior."""
 
-    z: Array
-    log_weights: Array
+    z: Array  # (n, d)
+    log_weights: Array  # (n,)
     total: int  # points drawn, those outside the prior included
 
 
@@ -140,13 +140,13 @@ def fit_mixture(z: Array, low: Array, high: Array, rng: np.random.Generator) -> 
     """
     z = np.unique(z, axis=0)  # copies from resampling would make every extra component look good
     z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
-    spread = _SPREAD_SHARE / z.shape[1]
+    spread = _SPREAD_FRACTION / z.shape[1]
     margins = tuple(_margin(column, a, b, spread) for column, a, b in zip(z.T, low, high, strict=True))
     y = np.column_stack([m.to_normal(z[:, i])[0] for i, m in enumerate(margins)])
     return Mixture(margins, tuple(_fit_block(y, columns) for columns in dependent_blocks(y)))
 
 
-def fit_bells(z: Array, rng: np.random.Generator) -> Bells:
+def fit_student_mixture(z: Array, rng: np.random.Generator) -> StudentMixture:
     """Student-t densities around the draws; their number is chosen by the draws left out."""
     z = np.unique(z, axis=0)
     z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
@@ -154,8 +154,8 @@ def fit_bells(z: Array, rng: np.random.Generator) -> Bells:
     away = z - mean  # nothing at all where chains never left one point
     root = linalg.cholesky(away.T @ away / max(len(z) - 1, 1) + 1e-12 * np.eye(z.shape[1]), lower=True)
     block = _fit_block(linalg.solve_triangular(root, away.T, lower=True).T, np.arange(z.shape[1]), 1e-6)
-    factors = np.einsum("ij,kjl->kil", root, block.factors / _INFLATION * _BELL_INFLATION)
-    return Bells(block.weights, mean + block.means @ root.T, factors)
+    factors = np.einsum("ij,kjl->kil", root, block.factors / _INFLATION * _STUDENT_INFLATION)
+    return StudentMixture(block.weights, mean + block.means @ root.T, factors)
 
 
 def dependent_blocks(y: Array) -> list[IntArray]:
@@ -166,14 +166,15 @@ def dependent_blocks(y: Array) -> list[IntArray]:
     information = np.zeros((d, d))
     for i in range(d):
         for j in range(i):
-            share = np.bincount(cell[:, i] * bins + cell[:, j], minlength=bins**2) / n
-            seen = share[share > 0]
+            fraction = np.bincount(cell[:, i] * bins + cell[:, j], minlength=bins**2) / n
+            seen = fraction[fraction > 0]
             information[i, j] = np.sum(seen * np.log(seen * bins**2)) - (bins - 1) ** 2 / (2 * n)  # less its bias
     _, label = csgraph.connected_components(information > _DEPENDENT, directed=False)
     return [np.flatnonzero(label == k) for k in range(label.max() + 1)]
 
 
 def _fit_block(y: Array, columns: IntArray, floor: float = 1e-3) -> Block:
+    """A mixture of some coordinates: half of the draws choose how many components, all of them which."""
     part, half, d = y[:, columns], len(y) // 2, len(columns)
     best, best_score = None, -np.inf
     for k in _COMPONENTS:
@@ -183,21 +184,26 @@ def _fit_block(y: Array, columns: IntArray, floor: float = 1e-3) -> Block:
         score = float(fitted.log_density(part[half:]).mean())
         if score < best_score + 0.005:
             break
-        best, best_score = fitted, score
+        best, best_score = k, score
     if best is None:  # fewer draws than one component needs
         return Block(columns, np.ones(1), np.zeros((1, d)), np.eye(d)[None])
-    factors = np.asarray(np.linalg.cholesky(best.covariances), dtype=float)
-    return Block(columns, best.weights, best.means, _INFLATION * factors)
+    fitted = fit_gaussians(part, best, floor)
+    factors = np.asarray(np.linalg.cholesky(fitted.covariances), dtype=float)
+    return Block(columns, fitted.weights, fitted.means, _INFLATION * factors)
 
 
 def sample(
-    mixture: Mixture | Bells, prior_draws: Array, log_prior: Callable[[Array], Array], n: int, rng: np.random.Generator
+    mixture: Mixture | StudentMixture,
+    prior_draws: Array,
+    log_prior: Callable[[Array], Array],
+    n: int,
+    rng: np.random.Generator,
 ) -> Draws:
     """``n`` points of the mixture together with the prior's own, weighted by what both would have drawn."""
     z = np.vstack([mixture.sample(n, rng), prior_draws])
     prior = log_prior(z)
-    share = len(prior_draws) / len(z)
-    log_proposal = np.logaddexp(np.log1p(-share) + mixture.log_density(z), np.log(share) + prior)
+    fraction = len(prior_draws) / len(z)
+    log_proposal = np.logaddexp(np.log1p(-fraction) + mixture.log_density(z), np.log(fraction) + prior)
     inside = np.isfinite(prior)
     return Draws(z[inside], (prior - log_proposal)[inside] - np.log(len(z)), len(z))
 
@@ -229,7 +235,7 @@ class GaussianMixture:
 
     def log_density(self, y: Array) -> Array:
         """At the rows of ``y``."""
-        return _shares(self._log_parts(_products(y)))[1]
+        return _fractions(self._log_parts(_products(y)))[1]
 
     def _log_parts(self, products: Array) -> Array:
         """log of each component's weight times its density, (n, K), from the products of the coordinates."""
@@ -251,9 +257,9 @@ def fit_gaussians(y: Array, k: int, floor: float) -> GaussianMixture:
     mixture = _of(_clusters(y, k), products, d, floor)
     last = -np.inf
     for _ in range(_EM_STEPS):
-        shares, log_density = _shares(mixture._log_parts(products))
+        fractions, log_density = _fractions(mixture._log_parts(products))
         now = float(log_density.mean())
-        mixture = _of(shares, products, d, floor)
+        mixture = _of(fractions, products, d, floor)
         if abs(now - last) < _EM_GAIN:
             break
         last = now
@@ -266,17 +272,17 @@ def _products(y: Array) -> Array:
     return np.hstack([np.ones((n, 1)), y, (y[:, :, None] * y[:, None, :]).reshape(n, d * d)])
 
 
-def _shares(log_parts: Array) -> tuple[Array, Array]:
-    """Each component's share of the density at each point, (n, K), and the logarithm of their sum."""
+def _fractions(log_parts: Array) -> tuple[Array, Array]:
+    """Each component's fraction of the density at each point, (n, K), and the logarithm of their sum."""
     top = log_parts.max(axis=1, keepdims=True)
     parts = np.exp(log_parts - top)
     total = parts.sum(axis=1, keepdims=True)
     return parts / total, (top + np.log(total))[:, 0]
 
 
-def _of(shares: Array, products: Array, d: int, floor: float) -> GaussianMixture:
-    """The mixture whose components have these shares of the points, (n, K)."""
-    moments = shares.T @ products
+def _of(fractions: Array, products: Array, d: int, floor: float) -> GaussianMixture:
+    """The mixture whose components have these fractions of the points, (n, K)."""
+    moments = fractions.T @ products
     counts = moments[:, :1] + _EMPTY
     means = moments[:, 1 : d + 1] / counts
     squares = (moments[:, d + 1 :] / counts).reshape(-1, d, d)
@@ -285,7 +291,7 @@ def _of(shares: Array, products: Array, d: int, floor: float) -> GaussianMixture
 
 
 def _clusters(y: Array, k: int) -> Array:
-    """Which of ``k`` clusters each point is in, as shares of 0 and 1: the tightest of a few attempts."""
+    """Which of ``k`` clusters each point is in, as fractions of 0 and 1: the tightest of a few attempts."""
     best, tightest = np.zeros(len(y), dtype=int), np.inf
     for attempt in range(_ATTEMPTS):
         with warnings.catch_warnings():

@@ -58,8 +58,8 @@ def _solve(log_densities: Array, counts: Array) -> Array:
         return (terms(f)[1].sum(axis=1)[1:] - counts[1:]) / total
 
     def hessian(f: Array) -> Array:
-        share = terms(f)[1][1:]
-        return (np.diag(share.sum(axis=1)) - share @ share.T) / total
+        fraction = terms(f)[1][1:]
+        return (np.diag(fraction.sum(axis=1)) - fraction @ fraction.T) / total
 
     if len(counts) == 1:
         return np.zeros(1)

@@ -12,12 +12,12 @@ from scipy import special
 from tbq.common.types import Array, IntArray
 from tbq.surrogate.protocol import P, Surrogate
 
-_LARGEST_LOG_RATIO = 600.0  # exp of it is finite; a surrogate that wild is not converged anyway
+_LARGEST_LOG_RATIO = 600.0  # exp of it is finite; a surrogate with such a spread has not converged anyway
 _PLACEMENT_CAP = 2.0  # nodes are placed for the variance too, but not beyond this many nats of spread
 
 
 def normalise(log_terms: Array) -> tuple[float, Array]:
-    """log Σ exp(terms) and the terms' shares of it."""
+    """log Σ exp(terms) and each term's fraction of the sum."""
     total = float(special.logsumexp(log_terms))
     return total, np.exp(log_terms - total)
 

@@ -11,7 +11,7 @@ from scipy import linalg
 from tbq.common.types import Array
 
 _WANTED_ACCEPTANCE = 0.25
-_STUCK = 0.05  # share of chains that may still stand where they started
+_STUCK = 0.05  # fraction of chains that may still stand where they started
 _PATIENCE = 4  # times the chain length that are spent on stuck populations before they are let be
 
 
@@ -19,10 +19,10 @@ _PATIENCE = 4  # times the chain length that are spent on stuck populations befo
 class Moved:
     """A population after its moves."""
 
-    z: Array
-    log_likelihood: Array
+    z: Array  # (n, d)
+    log_likelihood: Array  # (n,)
     acceptance: float
-    unique: float  # share of chains that moved at least once
+    unique: float  # fraction of chains that moved at least once
 
 
 def move(

@@ -12,23 +12,20 @@ from tbq.evidence import moments, moves
 from tbq.problem.prior import Prior
 from tbq.surrogate.protocol import Surrogate
 
-_OPTIMISM_CAP = 3.0  # nats: what a standard deviation may add to an optimistic density
-
 
 @dataclass(frozen=True)
 class Population:
     """Points to integrate and search over: some of the prior's, the others moved to the last stage's posterior.
 
-    The moved ones follow a density q relative to the prior, an optimistic E[L^γ]; all together they are a sample of
-    the mixture (1 − s) q/c + s, where s is the share of the prior's own points.
+    The moved ones follow the density q = E[L^γ] relative to the prior; all together they are a sample of
+    the mixture (1 − s) q/c + s, where s is the fraction of the prior's own points.
     """
 
-    z: Array
-    log_density: Array  # of the mixture, relative to the prior's, at the points
+    z: Array  # (n, d)
+    log_density: Array  # (n,) of the mixture, relative to the prior's, at the points
     gamma: float = 0.0
-    share: float = 1.0
+    prior_fraction: float = 1.0  # s
     surrogate: Surrogate[Any] | None = None  # None where all points are the prior's
-    optimism: float = 0.0
     log_constant: float = 0.0  # log c
 
     @property
@@ -40,21 +37,14 @@ class Population:
         """The mixture's log-density relative to the prior's, anywhere."""
         if self.surrogate is None:
             return np.zeros(len(z))
-        log_q = log_optimistic(self.surrogate, z, self.gamma, self.optimism)
-        return _log_mixture(log_q, self.log_constant, self.share)
+        log_q = self.surrogate.log_mean(self.surrogate.at(z), self.gamma)
+        return _log_mixture(log_q, self.log_constant, self.prior_fraction)
 
 
-def log_optimistic(surrogate: Surrogate[Any], z: Array, gamma: float, optimism: float) -> Array:
-    """log E[L^γ] raised by some standard deviations of log L^γ: high wherever the likelihood may be."""
-    points = surrogate.at(z)
-    spread = np.minimum(surrogate.log_spread(points, gamma), _OPTIMISM_CAP)
-    return surrogate.log_mean(points, gamma) + optimism * spread
-
-
-def _log_mixture(log_q: Array, log_constant: float, share: float) -> Array:
-    if share == 0.0:
+def _log_mixture(log_q: Array, log_constant: float, s: float) -> Array:
+    if s == 0.0:
         return log_q - log_constant
-    return np.logaddexp(np.log1p(-share) + log_q - log_constant, np.log(share))
+    return np.logaddexp(np.log1p(-s) + log_q - log_constant, np.log(s))
 
 
 def follow(
@@ -65,23 +55,22 @@ def follow(
     *,
     size: int,
     steps: int,
-    optimism: float,
-    share: float,
+    prior_fraction: float,
     rng: np.random.Generator,
 ) -> tuple[Population, moves.Moved]:
     """Resample the population towards E[L^γ], move it by Markov chains, and add fresh points of the prior."""
 
     def log_q(z: Array) -> Array:
-        return log_optimistic(surrogate, z, gamma, optimism)
+        return surrogate.log_mean(surrogate.at(z), gamma)
 
     at_old = log_q(old.z)
     _, weights = moments.normalise(at_old + old.log_weights)
-    n_prior = round(share * size)
+    n_prior = round(prior_fraction * size)
     start = old.z[moments.systematic_resample(weights, size - n_prior, rng)]
     moved = moves.move(start, log_q, prior.log_density_working, steps, rng)
     log_constant = moments.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
     fresh = prior.to_working(prior.sample(n_prior, rng, "sobol")) if n_prior else np.empty((0, prior.dim))
     at_new = np.concatenate([moved.log_likelihood, log_q(fresh)]) if n_prior else moved.log_likelihood
-    log_density = _log_mixture(at_new, log_constant, share)
-    population = Population(np.vstack([moved.z, fresh]), log_density, gamma, share, surrogate, optimism, log_constant)
+    log_density = _log_mixture(at_new, log_constant, prior_fraction)
+    population = Population(np.vstack([moved.z, fresh]), log_density, gamma, prior_fraction, surrogate, log_constant)
     return population, moved

@@ -18,12 +18,12 @@ class Target:
     gamma: float
     log_evidence: float  # log E[Z]
     nodes: Any  # surrogate.at(z_k)
-    node_z: Array
-    weights: Array  # normalised posterior weights of the nodes
+    node_z: Array  # (k, d)
+    weights: Array  # (k,) normalised posterior weights of the nodes
     log_prior: Callable[[Array], Array]  # log-density of the prior in working coordinates
-    log_weight: Callable[[Array], Array] | None = None  # log-density of the last stage, for continuous searches
+    log_weight: Callable[[Array], Array] | None = None  # log of what acquisition values are weighted by
 
-    def believing(self, z: Array) -> Target:
+    def conditioned(self, z: Array) -> Target:
         """The target as it will be once a run at z has returned what is expected: for batches and pending runs."""
-        surrogate = self.surrogate.believe(z)
+        surrogate = self.surrogate.condition_on_mean(z)
         return replace(self, surrogate=surrogate, nodes=surrogate.at(self.node_z))

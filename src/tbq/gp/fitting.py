@@ -85,10 +85,14 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
     widths = 1.0 / np.sqrt(np.maximum(values, 1.0 / np.max(prior.sd) ** 2))  # never wider than the prior
     for draw in rng.standard_normal((n, len(values))):
         step = vectors @ (widths * draw)
-        for share in (1.0, 0.5, 0.25):  # the posterior is no normal: less of a step that is worse than one would have
-            parameters = np.clip(gp.parameters + share * step, prior.low, prior.high)
+        for fraction in (
+            1.0,
+            0.5,
+            0.25,
+        ):  # the posterior is no normal: less of a step that is worse than one would have
+            parameters = np.clip(gp.parameters + fraction * step, prior.low, prior.high)
             factors = problem.factorise(parameters)
-            allowed = 0.5 * share**2 * (draw @ draw) + _ASKEW
+            allowed = 0.5 * fraction**2 * (draw @ draw) + _ASKEW
             if factors is not None and here - problem.score(factors, parameters) < allowed:
                 yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters, units)
                 break

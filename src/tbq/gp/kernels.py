@@ -24,10 +24,10 @@ _BLOCK = 2**16  # elements computed at once
 class HyperPrior:
     """Independent normal priors on the logarithms of the hyperparameters, and the range searched."""
 
-    mean: Array
-    sd: Array
-    low: Array
-    high: Array
+    mean: Array  # (p,)
+    sd: Array  # (p,)
+    low: Array  # (p,)
+    high: Array  # (p,)
 
     def log_density(self, parameters: Array) -> float:
         return float(-0.5 * np.sum(((parameters - self.mean) / self.sd) ** 2))
@@ -116,7 +116,7 @@ class ArdKernel:
 
 @dataclass(frozen=True)
 class ProductMatern52:
-    """amplitude² Π κ(|xᵢ − x'ᵢ|/ℓᵢ) with κ Matérn-5/2: unlike the radial one, it has closed-form integrals."""
+    """amplitude² Π κ(|xᵢ − x'ᵢ|/ℓᵢ), κ(r) = (1 + √5 r + 5r²/3) e^{−√5 r}, which has closed-form integrals."""
 
     name: str = "matern52_product"
 
@@ -165,8 +165,8 @@ class AdditiveKernel:
 
     def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
         lengths, single, pair = self._split(parameters, a.shape[1])
-        share = single + 0.5 * pair.sum(axis=1)
-        active = np.flatnonzero(share > 1e-8 * share.sum())
+        fraction = single + 0.5 * pair.sum(axis=1)
+        active = np.flatnonzero(fraction > 1e-8 * fraction.sum())
         single, half = single[active, None], 0.5 * pair[np.ix_(active, active)]
         left, right = _exponents((a / lengths)[:, active].T, (b / lengths)[:, active].T)
         value = np.empty((len(a), len(b)))
@@ -260,11 +260,13 @@ def _exponents(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _matern52_profile(squared: Array) -> Array:
+    """κ = (1 + √5 r + 5r²/3) e^{−√5 r}."""
     r = _scaled_root(squared)
     return _times_exp(r * r / 3.0 + r + 1.0, r)
 
 
 def _matern52_slope(squared: Array) -> Array:
+    """−2 dκ/d(r²) = 5/3 (1 + √5 r) e^{−√5 r}."""
     r = _scaled_root(squared)
     return _times_exp((5.0 / 3.0) * r + 5.0 / 3.0, r)
 
@@ -279,6 +281,7 @@ def _times_exp(value: Array, r: Array) -> Array:
 
 
 def _se(squared: Array) -> Array:
+    """κ = e^{−r²/2}, which is its own −2 dκ/d(r²)."""
     return np.exp(np.multiply(squared, -0.5, out=squared), out=squared)
 
 

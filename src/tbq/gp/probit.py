@@ -22,7 +22,7 @@ from tbq.gp.kernels import Kernel
 _UNITS = (0.0, 1.0)  # a sign has no scale
 _NOISE = 1e-4  # s²: signs are certain
 _SWEEPS = 60
-_DAMPING = 0.7  # share of a new site that is taken over, so that neighbours do not overshoot together
+_DAMPING = 0.7  # fraction of a new site that is taken over, so that neighbours do not overshoot together
 _CONVERGED = 1e-4  # largest change of a site's mean of h, in its standard deviations
 _VAGUE = 1e-6  # precision of a site that says nothing
 _STEPS = 40  # of the search for hyperparameters
@@ -32,8 +32,8 @@ _STEPS = 40  # of the search for hyperparameters
 class Sites:
     """Normal factors in h, one per point: exp(shift·h − precision·h²/2)."""
 
-    shift: Array
-    precision: Array
+    shift: Array  # (n,)
+    precision: Array  # (n,)
 
     @property
     def values(self) -> Array:

@@ -1,7 +1,8 @@
 """The exact Gaussian process: fit, predict, condition on one more point, leave one out.
 
 Values y = h(x)ᵀβ + f(x) + noise, with f ~ GP(0, k) and coefficients β of the mean under a wide normal prior. To the
-diagonal come the caller's noise, a share `NUGGET` of the variance and, where rounding asks for it, more noise.
+diagonal come the caller's noise, a fraction `NUGGET` of the variance and, where rounding leaves no factor without it,
+jitter of up to 1e-8 of the variance, which is in the factors alone: the noise stays what the caller gave.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tbq.gp.linalg import cholesky, solve
 
 Basis = Literal["constant", "linear", "quadratic"]
 
-NUGGET = 1e-12  # share of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
-_MORE = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # noise, in the same units, that is added until it does
+NUGGET = 1e-12  # fraction of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
+_JITTER = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # more of it, tried in turn where rounding leaves no factor
 COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 2**13  # points from which on a set is large
 _BLOCK_ELEMENTS = 2**22  # of a covariance with the training points, computed at once where the set is large
@@ -43,10 +44,10 @@ def basis_functions(basis: Basis, x: Array) -> Array:
 class Factors:
     """Everything linear algebra knows about a training set at given hyperparameters."""
 
-    chol: Array  # L, with L Lᵀ = K + noise
+    chol: Array  # (n, n): L, with L Lᵀ = K + noise
     basis: Array  # L⁻¹ H, shape (n, p)
     chol_basis: Array  # Cholesky factor of G = Hᵀ(K + noise)⁻¹H + Λ
-    beta: Array  # posterior mean of the mean's coefficients
+    beta: Array  # (p,): posterior mean of the mean's coefficients
     residual: Array  # L⁻¹ (y − Hβ)
     precision: float  # Λ = precision · I
 
@@ -58,11 +59,11 @@ class Projection:
     Of a large set only mean and variance are kept; those of its points that are taken are projected ``again``.
     """
 
-    x: Array
-    mean: Array
-    variance: Array
+    x: Array  # (m, d)
+    mean: Array  # (m,)
+    variance: Array  # (m,)
     v: Array  # L⁻¹ k(X, x)
-    u: Array  # share of the mean's uncertain coefficients
+    u: Array  # (p, n): what the mean's uncertain coefficients add
     again: Callable[[Array], Projection] | None = None
 
     def take(self, index: IntArray) -> Projection:
@@ -77,10 +78,10 @@ class GP:
 
     kernel: Kernel
     basis: Basis
-    parameters: Array
-    x: Array
-    y: Array
-    noise: Array  # variance of each point's noise
+    parameters: Array  # (p,) logarithms of the hyperparameters
+    x: Array  # (n, d)
+    y: Array  # (n,)
+    noise: Array  # (n,) variance of each point's noise
     offset: float  # subtracted from y before anything else
     scale: float  # spread of y, the unit of the priors
     factors: Factors
@@ -151,8 +152,8 @@ class GP:
         """Mean and variance (noise included) of each value as predicted from all the others."""
         f = self.factors
         inverse = solve(f.chol, np.eye(len(self.x)), overwrite=True)
-        share = solve(f.chol_basis, f.basis.T @ inverse, overwrite=True)
-        diagonal = _squares(inverse) - _squares(share)
+        projected = solve(f.chol_basis, f.basis.T @ inverse, overwrite=True)
+        diagonal = _squares(inverse) - _squares(projected)
         return self.y - (inverse.T @ f.residual) / diagonal, 1.0 / diagonal
 
 
@@ -173,10 +174,10 @@ def build(
     """
     problem = Problem.of(x, y, noise, kernel, basis, units)
     factors = problem.extend(known, parameters) if known is not None else None
-    for more in _MORE:
+    for jitter in _JITTER:
         if factors is None:
-            problem = replace(problem, noise=problem.noise + more * kernel.diagonal(parameters, x))
-            factors = problem.factorise(parameters)
+            more = problem.noise + jitter * kernel.diagonal(parameters, x)
+            factors = replace(problem, noise=more).factorise(parameters)
     if factors is None:
         raise TbqError(f"GP: the {kernel.name} covariance cannot be factorised at parameters {parameters}")
     score = problem.score(factors, parameters)
@@ -187,9 +188,9 @@ def build(
 class Problem:
     """A training set and a model, ready to be scored at any hyperparameters."""
 
-    x: Array
-    centred: Array
-    noise: Array
+    x: Array  # (n, d)
+    centred: Array  # (n,) values less their offset
+    noise: Array  # (n,) variance of each point's noise
     offset: float
     scale: float
     kernel: Kernel
@@ -269,10 +270,10 @@ class Problem:
         if f is None:
             return -np.inf, np.zeros_like(parameters)
         alpha = solve(f.chol, f.residual, transposed=True)
-        share = solve(f.chol_basis, solve(f.chol, f.basis, transposed=True).T)
-        # ααᵀ − K⁻¹ + shareᵀshare, of which LAPACK fills one triangle: each element beside the diagonal counts twice
+        projected = solve(f.chol_basis, solve(f.chol, f.basis, transposed=True).T)
+        # ααᵀ − K⁻¹ + PᵀP, P the projected basis; LAPACK fills one triangle: elements beside the diagonal count twice
         weights, _ = lapack.dpotri(f.chol, lower=1)
-        weights = blas.dsyrk(2.0, share, trans=1, beta=-2.0, c=weights, lower=1, overwrite_c=1)
+        weights = blas.dsyrk(2.0, projected, trans=1, beta=-2.0, c=weights, lower=1, overwrite_c=1)
         weights = blas.dsyr(2.0, alpha, lower=1, a=weights, overwrite_a=1).T
         weights.reshape(-1)[:: len(alpha) + 1] *= 0.5 * (1.0 + NUGGET)  # the nugget scales with the kernel
         gradient = 0.5 * contract(weights)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tbq.common.arguments import floats
 from tbq.common.types import Array
+from tbq.common.words import printable
 
 _HOPELESS = 200.0  # nats below the best run from which on the same value again is a penalty, not a likelihood
 _ABSURD = 1e100  # beyond this a number is no log-likelihood, and its square is not even a number
@@ -36,7 +38,7 @@ class Proposal:
     """A point to run. ``origin`` is 'initial' or the acquisition function that chose it."""
 
     id: int
-    theta: Array
+    theta: Array  # (d,)
     stage: int
     origin: str
     acquisition: float  # log-value of the acquisition function; nan for the initial design
@@ -52,7 +54,7 @@ class Evaluation:
     """
 
     id: int
-    theta: Array
+    theta: Array  # (d,)
     stage: int
     origin: str
     acquisition: float
@@ -60,7 +62,7 @@ class Evaluation:
     log_likelihood: float
     message: str = ""
     seconds: float = 0.0
-    outputs: Array | None = None
+    outputs: Array | None = None  # (m,)
 
 
 def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array | None = None) -> Evaluation:
@@ -74,13 +76,15 @@ def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array |
 
 def failure(proposal: Proposal, message: str, seconds: float = 0.0, status: Status = Status.FAILED) -> Evaluation:
     """The evaluation of a run that returned nothing."""
-    return _evaluation(proposal, status, np.nan, message, seconds)
+    return _evaluation(proposal, status, np.nan, printable(message), seconds)
 
 
 def _classify(value: Any) -> tuple[Status, float, str]:
     try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
+        array = floats(value)
+    except OverflowError:
+        return Status.FAILED, np.nan, "the log-likelihood returned a number that is too large for a float"
+    except Exception:  # of an object whose own conversion fails
         return Status.FAILED, np.nan, f"the log-likelihood returned {type(value).__name__}, not a number"
     if array.size != 1:
         return Status.FAILED, np.nan, f"the log-likelihood returned shape {array.shape}, not one number"

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from tbq.common.arguments import floats
 from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.types import Array, ArrayLike, IntArray
+from tbq.common.words import described
 
 Model = Callable[[Array], Any]
 
@@ -43,7 +45,7 @@ class Experiment:
     def run(self, theta: Array) -> Array:
         """The model's outputs, shape (..., m); what is not finite is missing."""
         expected = (*theta.shape[:-1], len(self.observed))
-        outputs = np.asarray(self.model(theta), dtype=float)
+        outputs = floats(self.model(theta))
         if outputs.shape != expected and outputs.size == np.prod(expected) and expected[-1] == 1:
             outputs = outputs.reshape(expected)
         if outputs.shape != expected:
@@ -216,7 +218,7 @@ class GaussianLikelihood:
                 try:
                     value = float(scale(row.copy()))
                 except Exception as error:
-                    failed = f"failed with {type(error).__name__}: {error}"
+                    failed = f"failed with {described(error)}"
                     raise ArgumentError(f"GaussianLikelihood: scale {failed} at theta = {row}") from error
                 if not 0.0 < value < np.inf:
                     raise ArgumentError(
@@ -232,7 +234,7 @@ class GaussianLikelihood:
 
 def _numbers(name: str, value: ArrayLike) -> Array:
     try:
-        array = np.array(value, dtype=float)
+        array = np.array(floats(value))
     except (TypeError, ValueError):
         raise ArgumentError(f"GaussianLikelihood: {name} must be numbers; got {type(value).__name__}") from None
     if not np.all(np.isfinite(array)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Literal
@@ -13,12 +14,13 @@ from scipy.stats import qmc
 from tbq.common.arguments import generator, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike, BoolArray, Distribution
+from tbq.common.words import described, steers
 from tbq.problem.coordinates import LEVELS, Axis, choose_axis
 
 Method = Literal["random", "lhs", "sobol"]
 Seed = int | np.random.Generator | None
 
-_VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's share of the prior
+_VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's fraction of the prior
 _TAIL = 1e-9  # an unbounded axis is searched between these quantiles
 
 
@@ -39,6 +41,8 @@ class Prior:
     units
         Name → unit, for tables and pictures.
     """
+
+    is_computed = False  # whether its density comes out of linear algebra, and has fewer digits
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class Prior:
         if self.constraint is None or n == 0:
             return self.from_uniform(_uniform(n, self.dim, method, rng))
         size = int(1.2 * n / self.constraint_mass) + 8
-        while True:  # ends: the constraint holds on a measurable share of the prior
+        while True:  # ends: the constraint holds on a measurable fraction of the prior
             theta = self.from_uniform(_uniform(size, self.dim, method, rng))
             kept = theta[self._feasible(theta)]
             if len(kept) >= n:
@@ -147,7 +151,7 @@ class Prior:
         try:
             return np.array([bool(self.constraint(row)) for row in theta], dtype=bool)
         except Exception as error:
-            raise ArgumentError(f"Prior: constraint failed with {type(error).__name__}: {error}") from error
+            raise ArgumentError(f"Prior: constraint failed with {described(error)}") from error
 
     # --- working coordinates --------------------------------------------------------------------------------
 
@@ -197,11 +201,13 @@ def _pairs(marginals: Any) -> list[tuple[str, Distribution]]:
 def _check_names(names: list[str]) -> None:
     if not names:
         raise ArgumentError("Prior: at least one parameter is needed; got none")
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"Prior: a parameter name must be a non-empty string; got {name!r}")
-        if names.count(name) > 1:
-            raise ArgumentError(f"Prior: the name {name!r} is used {names.count(name)} times; names must differ")
+    for name, times in Counter(names).items():
+        if not isinstance(name, str) or not name.strip() or any(map(steers, name)):
+            raise ArgumentError(
+                f"Prior: a parameter name must be text on one line, without control characters; got {name!r}"
+            )
+        if times > 1:
+            raise ArgumentError(f"Prior: the name {name!r} is used {times} times; names must differ")
 
 
 def _check_marginal(name: str, marginal: Distribution) -> None:
@@ -230,8 +236,10 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
 
 def _check_units(units: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     for name, unit in units.items():
-        if name not in names or not isinstance(unit, str):
-            raise ArgumentError(f"Prior: units must be text for names among {', '.join(names)}; got {name!r}: {unit!r}")
+        if name not in names or not isinstance(unit, str) or any(map(steers, unit)):
+            raise ArgumentError(
+                f"Prior: units must be text on one line for names among {', '.join(names)}; got {name!r}: {unit!r}"
+            )
     return dict(units)
 
 
@@ -252,8 +260,13 @@ def _check_correlation(correlation: ArrayLike, names: tuple[str, ...]) -> Array:
 
 
 def _describe(marginal: Distribution) -> str:
-    arguments = [f"{a:g}" for a in marginal.args] + [f"{k}={v:g}" for k, v in marginal.kwds.items()]
+    arguments = [_digits(a) for a in marginal.args] + [f"{k}={_digits(v)}" for k, v in marginal.kwds.items()]
     return f"{marginal.dist.name}({', '.join(arguments)})"
+
+
+def _digits(x: float) -> str:
+    """All that tell it from other numbers, and no others."""
+    return repr(float(x)).removesuffix(".0")
 
 
 def as_rows(theta: ArrayLike, dim: int, where: str) -> tuple[Array, bool]:

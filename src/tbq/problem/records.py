@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.families import parameters
 from tbq.problem.prior import Prior
 
 Plain = Mapping[str, Any]  # of words, numbers, and lists and mappings of them
 
 _PRIOR_POINTS = 16  # where a prior's density is compared
+_DIGITS = 1e-9  # to which a prior's density is the same on every machine
+_COMPUTED_DIGITS = 1e-6  # the same of one that linear algebra has computed
 
 
 def evaluation_record(evaluation: Evaluation) -> Plain:
@@ -35,7 +38,7 @@ def run_of(run: Plain, proposal: Proposal) -> Evaluation:
         proposal.acquisition,
         status=Status(run["status"]),
         log_likelihood=float(run["log_likelihood"]),
-        message=run["message"],
+        message=str(run["message"]),
         seconds=float(run["seconds"]),
         outputs=None if outputs is None else np.array(outputs, dtype=float),
     )
@@ -73,18 +76,32 @@ def prior_record(prior: Prior) -> Plain:
     return {
         "names": list(prior.names),
         "description": repr(prior),
+        "exactly": _exactly(prior),
         "theta": [numbers(row) for row in theta],
         "log_density": numbers(prior.log_density(theta)),
     }
 
 
 def same_prior(description: Plain, prior: Prior) -> bool:
-    """Whether this is the prior of a record, by its names and its density."""
-    if description["names"] != list(prior.names):
+    """Whether this is the prior of a record: by all that can be written down of it, and by its density."""
+    exactly = _exactly(prior)
+    if description["names"] != list(prior.names) or description.get("exactly", exactly) != exactly:
         return False
     wanted = np.array([float(v) for v in description["log_density"]])
     density = prior.log_density(np.array(description["theta"], dtype=float))
-    return bool(np.allclose(density, wanted, rtol=1e-6, atol=1e-6))
+    digits = _COMPUTED_DIGITS if prior.is_computed else _DIGITS
+    return bool(np.allclose(density, wanted, rtol=digits, atol=digits))
+
+
+def _exactly(prior: Prior) -> Plain:
+    """Every digit of a prior that is a number; constraints, and what else is a function, its density has to tell."""
+    return {
+        "marginals": [
+            [m.dist.name, [[k, number(v)] for k, v in sorted(parameters(m).items())]] for m in prior.marginals.values()
+        ],
+        "correlation": None if prior.correlation is None else prior.correlation.tolist(),
+        "constrained": prior.constraint is not None,
+    }
 
 
 def number(x: float) -> float | str:

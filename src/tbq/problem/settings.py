@@ -1,29 +1,34 @@
-"""What a run is told: the user's choices checked, and the rest chosen from the number of parameters."""
+"""What a run is told: the user's options checked, and the rest chosen from the number of parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Unpack, cast, get_args
 
 import numpy as np
 
 from tbq.common.arguments import positive, real, whole
 from tbq.common.errors import ArgumentError
 from tbq.gp.kernels import KernelChoice
+from tbq.problem.options import (
+    AcquisitionName,
+    Algorithm,
+    EngineOptions,
+    Search,
+    SurrogateChoice,
+    with_defaults,
+)
+from tbq.problem.tuning import Tuning
 
-Algorithm = Literal["tbq", "bq"]
-Search = Literal["pool", "continuous", "auto"]
-SurrogateChoice = Literal["auto", "outputs", "log_likelihood"]
-AcquisitionName = Literal["puq", "pvc", "abs_pvc", "plur", "peur", "interval", "ensemble"]
-
-_CLIMB_UP_TO = 6  # parameters: above this, search="auto" ranks a pool only, since gradients by differences cost 2d
+SurrogateInUse = Literal["log_likelihood", "outputs"]
 
 
 @dataclass(frozen=True)
 class Settings:
     """Everything that decides a run but the prior, the likelihood and the seed. Build it with :func:`resolve`."""
 
+    surrogate: SurrogateInUse  # what is learned; of outputs all stages are climbed anew with every run, at no cost
     acquisition: str | Callable[..., Any]
     climb: bool  # refine the best of the pool continuously
     kernel: KernelChoice
@@ -33,132 +38,110 @@ class Settings:
     population: int
     chain_length: int
     max_evaluations: int
-    check_runs: int  # fresh runs that must agree with the surrogate before the end
-    optimism: float  # populations follow the mean plus this many standard deviations of the log-likelihood
-    # Not on the user's list: the defaults hold for every problem, the benchmarks vary them to repeat the paper.
-    bound_factor: float = 10.0  # the upper bound must come below this many ε before the exact value is looked at
-    freeze_cov: float = 0.0  # γ stays once the coefficient of variation was below this; 0 re-chooses it always
-    weighted_search: bool = False  # weight the acquisition function by the last stage's density, as the paper does
-    mean_cap: float = 1.0  # see LogNormal.cap
-    inflation: float = 1.5  # see LogNormal.inflation
-    caution: float = 1.0  # by how much a surrogate of outputs states its error wider than it is when it stops the run
-    explore_every: int = 5  # one point in so many explores where the stages do not look; 0 for none
-    explore_cov: float = 1.5  # how flat: coefficient of variation of its weights
-    prior_share: float = 0.2  # of every population: fresh points of the prior, so that no region goes unseen
-    design: Literal["lhs", "sobol"] = "sobol"  # of the population
-    nodes: int = 300  # quadrature nodes of acquisition functions and variances
-    candidates: int = 1000  # points ranked in each search
-    noise_sd: float = 1e-3  # what the surrogate may miss a value by: nats, or standard deviations of an output's noise
-    fallback: Settings | None = None  # how to go on without the outputs where they cannot be modelled
-    free_stages: bool = False  # climb all stages anew with every surrogate instead of making runs for each
+    check_runs: int  # fresh runs that must agree with a surrogate of log-likelihoods before the end
+    tuning: Tuning
+    otherwise: Settings | None = None  # of log-likelihoods, to go on with where outputs cannot be modelled
 
-    def satisfied(self, cov: float, bound: float, tolerance: float) -> bool:
-        """eq:StopCond: the cheap upper bound first, then the exact coefficient of variation; PEUR uses only that."""
-        if self.acquisition != "peur" and bound > self.bound_factor * tolerance:
-            return False
-        return cov <= tolerance
+    def with_budget(self, runs: int) -> Settings:
+        """The same with so many more runs, whichever surrogate is in use."""
+        otherwise = None if self.otherwise is None else self.otherwise.with_budget(runs)
+        return replace(self, max_evaluations=self.max_evaluations + runs, otherwise=otherwise)
 
 
 def resolve(
-    dim: int,
-    *,
-    algorithm: Algorithm = "tbq",
-    acquisition: str | Callable[..., Any] = "peur",
-    search: Search = "auto",
-    kernel: KernelChoice = "auto",
-    tolerance: float | Sequence[float] = 0.04,
-    temper_cov: float = 0.75,
-    n_initial: int | None = None,
-    population: int | None = None,
-    chain_length: int | None = None,
-    max_evaluations: int | None = None,
-    surrogate: SurrogateChoice = "log_likelihood",
-    **advanced: Any,
+    dim: int, *, outputs: bool = False, tuning: Tuning | None = None, **options: Unpack[EngineOptions]
 ) -> Settings:
-    """Check the user's arguments and fill in what was left to us.
-
-    ``surrogate`` other than 'log_likelihood' says that there are outputs to learn from.
-    """
-    _one_of("algorithm", algorithm, ["tbq", "bq"])
-    known = list(get_args(AcquisitionName))
-    if not callable(acquisition) and acquisition not in known:
-        raise ArgumentError(f"acquisition must be one of {_listed(known)}, or a callable; got {acquisition!r}")
-    _one_of("search", search, ["pool", "continuous", "auto"])
-    _one_of("kernel", kernel, ["se", "matern52", "additive", "auto"])
-    first = _chosen("n_initial", n_initial, max(12, 2 * dim))
-    budget = _chosen("max_evaluations", max_evaluations, max(first, 100 + 50 * dim))
-    steps = _chosen("chain_length", chain_length, 20)
-    settings = Settings(
-        acquisition=acquisition,
-        climb=search == "continuous" or (search == "auto" and dim <= _CLIMB_UP_TO),
-        kernel=kernel,
-        tolerance=_tolerance(tolerance),
-        temper_cov=np.inf if algorithm == "bq" else positive("temper_cov", temper_cov),
-        n_initial=min(first, budget),
-        population=_chosen("population", population, 2**13 if algorithm == "bq" else 2**11, least=64 + 16 * dim),
-        chain_length=steps,
-        check_runs=advanced.pop("check_runs", max(4, dim) if dim > 2 and algorithm == "tbq" else 0),
-        optimism=advanced.pop("optimism", 1.0 if dim <= 2 else 0.0),  # volumes are too large above, and checks are made
-        max_evaluations=budget,
-        **advanced,
-    )
+    """Check the user's options and fill in what was left to us; ``outputs`` says that there are some to learn from."""
+    chosen = with_defaults("options", EngineOptions, cast(dict[str, Any], options))
+    tuning = tuning or Tuning()
+    surrogate = _learned(chosen["surrogate"], outputs)
+    settings = _of_values(dim, chosen, tuning)
     if surrogate == "log_likelihood":
         return settings
-    share = min(max(dim / 16.0, 0.25), 1.0)
-    return replace(
-        settings,
-        n_initial=min(max(10, dim + 3) if n_initial is None else first, budget),
-        tolerance=(share * settings.tolerance[0], share * settings.tolerance[1]),
-        temper_cov=2.0 * settings.temper_cov,
-        chain_length=10 if chain_length is None else steps,
-        check_runs=0,
-        fallback=settings if surrogate == "auto" else None,
-        **{**_OF_OUTPUTS, **advanced},
+    return _of_outputs(dim, chosen, settings, may_give_up=surrogate == "auto")
+
+
+def _of_values(dim: int, options: dict[str, Any], tuning: Tuning) -> Settings:
+    """Where log-likelihoods are learned."""
+    algorithm, acquisition, search = options["algorithm"], options["acquisition"], options["search"]
+    one_of("algorithm", algorithm, get_args(Algorithm))
+    if not callable(acquisition):
+        one_of("acquisition", acquisition, get_args(AcquisitionName), ", or a callable")
+    one_of("search", search, get_args(Search))
+    one_of("kernel", options["kernel"], get_args(KernelChoice))
+    first = _chosen("n_initial", options["n_initial"], max(12, 2 * dim))
+    budget = _chosen("max_evaluations", options["max_evaluations"], max(first, 100 + 50 * dim))
+    plain = algorithm == "bq"
+    population = _chosen("population", options["population"], 2**13 if plain else 2**11, least=64 + 16 * dim)
+    return Settings(
+        surrogate="log_likelihood",
+        acquisition=acquisition,
+        climb=search == "continuous" or (search == "auto" and dim <= tuning.climb_up_to),
+        kernel=options["kernel"],
+        tolerance=_tolerance(options["tolerance"], tuning),
+        temper_cov=np.inf if plain else positive("temper_cov", options["temper_cov"]),
+        n_initial=min(first, budget),
+        population=population,
+        chain_length=_chosen("chain_length", options["chain_length"], 20),
+        max_evaluations=budget,
+        check_runs=max(4, dim) if tuning.check_runs and dim > 2 and not plain else 0,
+        tuning=tuning,
     )
 
 
-# A surrogate of outputs learns so fast that its last runs buy a lot, and a mode not yet seen shows only then: up to
-# four parameters it is asked for a quarter of the tolerance; with more, where the last percent is dear, for a sixteenth
-# of it for each. Its stages cost no runs and are climbed with every new one, in larger steps and shorter chains. It
-# sees the whole prior from the start, so that no run goes to exploration. Matérn processes on smooth outputs are not
-# too sure of themselves, but at a kink they are: the stated error is wider than the one that stops the run. Double sums
-# over its nodes cost more. Measured in docs/benchmarks/outputs.md.
-_OF_OUTPUTS: dict[str, Any] = {
-    "free_stages": True,
-    "explore_every": 0,
-    "inflation": 1.05,
-    "caution": 1.5,
-    "nodes": 128,
-    "candidates": 300,
-}
+def _of_outputs(dim: int, options: dict[str, Any], values: Settings, *, may_give_up: bool) -> Settings:
+    """Where outputs are learned; ``values`` are the settings for log-likelihoods.
+
+    A surrogate of outputs learns so fast that its last runs buy a lot, and a mode not yet seen shows only then: up to
+    four parameters it is asked for a quarter of the tolerance; with more, where the last percent is dear, for a
+    sixteenth of it for each. Its stages cost no runs and are climbed with every new one, in larger steps and shorter
+    chains. It sees the whole prior from the start, so that no run goes to exploration. Matérn processes on smooth
+    outputs are not too sure of themselves, and double sums over their nodes cost more. Measured in
+    docs/benchmarks/outputs.md.
+    """
+    fraction = min(max(dim / 16.0, 0.25), 1.0)
+    tuning = replace(values.tuning, nodes=128, candidates=300)
+    if tuning.explore_every:
+        tuning = replace(tuning, explore_every=0)
+    if tuning.inflate:
+        tuning = replace(tuning, inflation_start=1.05)
+    n_initial = max(10, dim + 3) if options["n_initial"] is None else values.n_initial
+    return replace(
+        values,
+        surrogate="outputs",
+        tolerance=(fraction * values.tolerance[0], fraction * values.tolerance[1]),
+        temper_cov=2.0 * values.temper_cov,
+        n_initial=min(n_initial, values.max_evaluations),
+        chain_length=10 if options["chain_length"] is None else values.chain_length,
+        check_runs=0,  # made only where something speaks against the outputs
+        tuning=tuning,
+        otherwise=values if may_give_up else None,
+    )
 
 
-def learnable(surrogate: str, outputs: bool) -> SurrogateChoice:
-    """The surrogate to resolve settings for: that of the log-likelihood where there are no outputs."""
-    _one_of("surrogate", surrogate, ["auto", "outputs", "log_likelihood"])
+def _learned(surrogate: Any, outputs: bool) -> SurrogateChoice:
+    """What is to be learned: log-likelihoods where there are no outputs."""
+    one_of("surrogate", surrogate, get_args(SurrogateChoice))
     if surrogate == "outputs" and not outputs:
         raise ArgumentError("surrogate 'outputs' needs data and a simulator: a tbq.GaussianLikelihood; got none")
     return cast(SurrogateChoice, surrogate) if outputs else "log_likelihood"
 
 
-def _one_of(name: str, value: Any, allowed: list[str]) -> None:
+def one_of(name: str, value: Any, allowed: Sequence[str], otherwise: str = "") -> None:
+    """Refuse a word that is none of those allowed; ``otherwise`` says what else may be given."""
     if value not in allowed:
-        raise ArgumentError(f"{name} must be one of {_listed(allowed)}; got {value!r}")
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(repr(n) for n in names)
+        names = ", ".join(repr(n) for n in allowed)
+        raise ArgumentError(f"{name} must be one of {names}{otherwise}; got {value!r}")
 
 
 def _chosen(name: str, value: int | None, default: int, least: int = 1) -> int:
     return default if value is None else whole(name, value, least)
 
 
-def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
+def _tolerance(tolerance: float | Sequence[float], tuning: Tuning) -> tuple[float, float]:
     values = [real(t) for t in np.array(tolerance, dtype=object).ravel()]
     if len(values) not in (1, 2) or not all(0.0 < v < 1.0 for v in values):
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"
         )
-    # Early stages only have to lead somewhere: spending runs on them buys nothing (docs/benchmarks/ablation.md).
-    return (values[0], values[1]) if len(values) == 2 else (min(2.5 * values[0], 0.99), values[0])
+    return (values[0], values[1]) if len(values) == 2 else (min(tuning.intermediate * values[0], 0.99), values[0])

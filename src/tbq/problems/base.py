@@ -22,10 +22,11 @@ class Mode:
 
 @dataclass(frozen=True)
 class Reference:
-    """The exact answer."""
+    """The answer: exact, or with its standard error where it was sampled."""
 
     log_evidence: float
     modes: tuple[Mode, ...] = ()
+    log_evidence_sd: float = 0.0  # of ``log_evidence``; 0 where it is known to all the digits given
 
     @property
     def evidence(self) -> float:

@@ -13,6 +13,11 @@ def names() -> list[str]:
     return sorted(_builders())
 
 
+def real_names() -> list[str]:
+    """Names of those with data, priors a hundred posterior widths wide and sampled references: `tbq bench real`."""
+    return sorted(_real())
+
+
 def get(name: str) -> Problem:
     """The problem of that name."""
     builders = _builders()
@@ -25,4 +30,11 @@ def _builders() -> dict[str, Callable[[], Problem]]:
     from tbq.problems import battery, decay, frames, plane, tenfold, textbook
 
     paper = [plane.u1, plane.u2, plane.u3, plane.u4, tenfold.ten, frames.dof3, frames.dof2, battery.battery]
-    return {build.__name__: build for build in (*paper, decay.decay, *textbook.ALL)}
+    return {build.__name__: build for build in (*paper, decay.decay, *textbook.ALL)} | _real()
+
+
+def _real() -> dict[str, Callable[[], Problem]]:
+    from tbq.problems import odes, psychometrics, regression, samples, series
+
+    modules = (series, regression, psychometrics, samples, odes)
+    return {build.__name__: build for module in modules for build in module.ALL}

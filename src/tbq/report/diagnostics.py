@@ -30,13 +30,13 @@ _PAUSED = (
 
 _GRAVE = {"convergence", "evidence", "successful runs"}  # names without which the others hardly matter
 _RELEVANT_DEPTH = 10.0  # nats below the best run within which a run says something about the posterior
-_FLOOR = 0.02  # nats: no one is surprised by less
+_FLOOR = 0.02  # nats added to the standard deviation of a prediction
 _RULE_OF_THREE = 3.0
 _LAST = 10  # runs
 _OUTAGE = 5  # failures in a row that are alike
 _FEWEST = 5  # runs or weights from which nothing can be said
 _UNSURE = 0.5  # nats of standard deviation
-_EDGE = 0.02  # share of the prior that counts as its edge
+_EDGE = 0.02  # fraction of the prior that counts as its edge
 _OUTERMOST = 1e-6  # quantile
 _PRIOR_POINTS = 2**12
 _ALTERNATIVES = 8
@@ -76,24 +76,22 @@ def verdict(found: Iterable[Finding]) -> str:
 def unseen(result: Result) -> str:
     """What no finding can tell: how large a mode must be for the first runs, spread over the prior, to have met it.
 
-    A mode that takes up the share p of the prior is missed by n draws of it with probability (1 − p)ⁿ: 5 % at 3/n.
+    A mode that takes up the fraction p of the prior is missed by n draws of it with probability (1 − p)ⁿ: 5 % at 3/n.
     """
     n = sum(e.origin == "initial" and not e.status.is_failure for e in result.evaluations)
     if n <= _RULE_OF_THREE:
         return "No check can exclude modes that no run came near, and there were hardly any runs over the whole prior."
-    share = _percent(_RULE_OF_THREE / n)
-    return (
-        f"No check can exclude modes that no run came near, such as one that takes up less than {share} of the prior."
-    )
+    size = _percent(_RULE_OF_THREE / n)
+    return f"No check can exclude modes that no run came near, such as one that takes up less than {size} of the prior."
 
 
 @dataclass(frozen=True)
 class LeftOut:
     """Log-likelihoods of the successful runs and what all the others say of each."""
 
-    found: Array
-    expected: Array
-    sd: Array
+    found: Array  # (n,)
+    expected: Array  # (n,)
+    sd: Array  # (n,)
 
     @property
     def relevant(self) -> BoolArray:
@@ -141,9 +139,9 @@ def failures(result: Result) -> list[Finding]:
     """May failed runs hide a part of the posterior?"""
     if not any(e.status.is_failure for e in result.evaluations):
         return []
-    share = -float(np.expm1(-result.errors.failures))
-    sentence = f"{_percent(share)} of the posterior lies next to runs that failed."
-    return [_at_most("failed runs", share, 0.05, sentence, _why_they_fail(result))]
+    fraction = -float(np.expm1(-result.errors.failures))
+    sentence = f"{_percent(fraction)} of the posterior lies next to runs that failed."
+    return [_at_most("failed runs", fraction, 0.05, sentence, _why_they_fail(result))]
 
 
 def _why_they_fail(result: Result) -> str:
@@ -175,20 +173,22 @@ def leave_one_out(result: Result) -> list[Finding]:
     return [_at_most("leave-one-out", rms, 2.0, sentence, advice)]
 
 
-def doubts(result: Result) -> list[Finding]:
-    """Did the engine itself come to doubt its surrogate?"""
+def objections(result: Result) -> list[Finding]:
+    """Did the engine itself find something against its surrogate?"""
     advice = f"{_MORE_RUNS}, or learn the log-likelihood itself (surrogate='log_likelihood') and compare."
     return [_at_most("surrogate", 1.0, 0.0, note, advice) for note in result.notes]
 
 
-def surprise(result: Result) -> list[Finding]:
+def predictions(result: Result) -> list[Finding]:
     """Were the last runs what they were expected to be before they were made?"""
-    last = np.sqrt(result.surprises[-_LAST:])
+    last = np.sqrt(result.squared_z[-_LAST:])
     if len(last) < _FEWEST:
         return []
     rms = _rms(last)
     sentence = f"The last {len(last)} runs that matter came {rms:.1f} standard deviations from their predictions."
-    return [_at_most("surprise", rms, 3.0, sentence, f"{_MORE_RUNS}: the surrogate is still learning something new.")]
+    return [
+        _at_most("predictions", rms, 3.0, sentence, f"{_MORE_RUNS}: the surrogate is still learning something new.")
+    ]
 
 
 def unsure_mass(result: Result) -> list[Finding]:
@@ -196,9 +196,9 @@ def unsure_mass(result: Result) -> list[Finding]:
     surrogate = result.surrogate
     assert surrogate is not None
     spread = surrogate.log_ratio_diagonal(surrogate.at(result.prior.to_working(result.samples)), 1.0)
-    share = float(np.mean(spread > _UNSURE**2))
-    sentence = f"In {_percent(share)} of the posterior the log-likelihood is known to no better than ±{_UNSURE:g}."
-    return [_at_most("unsure mass", share, 0.4, sentence, f"{_MORE_RUNS}; if that does not help, reduce its noise.")]
+    fraction = float(np.mean(spread > _UNSURE**2))
+    sentence = f"In {_percent(fraction)} of the posterior the log-likelihood is known to no better than ±{_UNSURE:g}."
+    return [_at_most("unsure mass", fraction, 0.4, sentence, f"{_MORE_RUNS}; if that does not help, reduce its noise.")]
 
 
 def other_surrogates(result: Result) -> list[Finding]:
@@ -272,8 +272,8 @@ def tail_index(weights: Array) -> float:
     quarter = tail[int(len(tail) / 4 + 0.5) - 1]
     b = 1.0 / tail[-1] + (1.0 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3.0 * quarter)
     k = np.mean(np.log1p(-b[:, None] * tail), axis=1)
-    _, share = moments.normalise(len(tail) * (np.log(-b / k) - k - 1.0))
-    estimate = float(np.mean(np.log1p(-(share @ b) * tail)))
+    _, fraction = moments.normalise(len(tail) * (np.log(-b / k) - k - 1.0))
+    estimate = float(np.mean(np.log1p(-(fraction @ b) * tail)))
     return (len(tail) * estimate + 5.0) / (len(tail) + 10.0)  # ten observations' worth of prior at one half
 
 
@@ -282,20 +282,20 @@ def tail_index(weights: Array) -> float:
 
 def bounds(result: Result) -> list[Finding]:
     """Does the posterior lean against an end of the prior? Ends where the prior itself fades out do not count."""
-    shares = []
+    fractions = []
     for name, draws in zip(result.prior.names, result.samples.T, strict=True):
         marginal = result.prior.marginals[name]
         centre = marginal.pdf(marginal.median())
         for side, end, beyond in (("lower", 0.0, marginal.cdf), ("upper", 1.0, marginal.sf)):
             density = marginal.pdf(marginal.ppf(abs(end - _OUTERMOST)))
             if density > _EDGE * centre:
-                shares.append((float(np.mean(beyond(draws) < _EDGE)), side, name))
-    if not shares:
+                fractions.append((float(np.mean(beyond(draws) < _EDGE)), side, name))
+    if not fractions:
         return []
-    share, side, name = max(shares)
-    sentence = f"At most {_percent(share)} of the posterior lies at an end of the prior, the {side} one of {name}."
+    fraction, side, name = max(fractions)
+    sentence = f"At most {_percent(fraction)} of the posterior lies at an end of the prior, the {side} one of {name}."
     advice = f"Widen the prior of {name} if values beyond are possible; otherwise doubt the model or the data."
-    return [_at_most("prior's ends", share, 0.2, sentence, advice)]
+    return [_at_most("prior's ends", fraction, 0.2, sentence, advice)]
 
 
 def coverage(result: Result) -> list[Finding]:
@@ -315,9 +315,9 @@ def coverage(result: Result) -> list[Finding]:
 _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
     convergence,
     evidence_error,
-    doubts,
+    objections,
     leave_one_out,
-    surprise,
+    predictions,
     unsure_mass,
     other_surrogates,
     quadrature,
@@ -344,5 +344,5 @@ def _rms(x: Array) -> float:
     return float(np.sqrt(np.mean(x**2)))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"

@@ -18,6 +18,7 @@ from typing import Any
 
 from tbq.common.arguments import file_path
 from tbq.common.errors import TbqError
+from tbq.common.words import printable
 from tbq.problem.evaluation import Evaluation
 from tbq.report import diagnostics, plots, summary
 from tbq.result.result import Result
@@ -49,7 +50,7 @@ def page(title: str, content: str, refresh: int | None = None) -> str:
     """A whole HTML document; ``content`` is HTML already."""
     from tbq.common.version import __version__ as version
 
-    title = html.escape(title or "tbq report")
+    title = html.escape(printable(title) or "tbq report")
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     again = f'<meta http-equiv="refresh" content="{refresh}">' if refresh else ""
     state = "The run goes on; this page loads itself again." if refresh else ""

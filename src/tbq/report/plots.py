@@ -105,7 +105,7 @@ def gamma_schedule(result: Result, axes: Axes) -> Axes:
 
 
 def stage_weights(result: Result, axes: Axes) -> Axes:
-    """Points of each stage's population that carry weight in the next, and the share of its moves accepted."""
+    """Points of each stage's population that carry weight in the next, and the fraction of its moves accepted."""
     stage = np.arange(1, len(result.stages) + 1)
     sizes = [s.effective_sample_size for s in result.stages]
     axes.bar(stage, sizes, color=_SKY)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize
 
 from tbq.common.types import Array
-from tbq.common.words import duration
+from tbq.common.words import duration, printable
 from tbq.problem.evaluation import Status
 from tbq.report import diagnostics
 from tbq.report.diagnostics import Finding
@@ -34,7 +34,9 @@ class Marginal:
     median: float
     high: float
     mode: float  # of all parameters together
-    narrowed: float  # share of the prior's 90 % interval that the data have taken away; negative where they widened it
+    narrowed: (
+        float  # fraction of the prior's 90 % interval that the data have taken away; negative where they widened it
+    )
 
 
 def marginals(result: Result) -> list[Marginal]:
@@ -193,8 +195,8 @@ def _stages(result: Result) -> list[str]:
 
 def _runs(result: Result) -> list[str]:
     messages = [e.message for e in result.evaluations if e.message]
-    last = [f"last message   {messages[-1]}"] if messages else []
-    paused = [f"paused for     {result.outage}"] if result.outage else []
+    last = [f"last message   {printable(messages[-1])}"] if messages else []
+    paused = [f"paused for     {printable(result.outage)}"] if result.outage else []
     return [f"evaluations    {outcomes(result)}; {times(result)}", *last, *paused]
 
 

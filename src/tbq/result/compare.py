@@ -32,7 +32,7 @@ class Comparison:
     """Models in the order of their evidence, best first. See :func:`compare`."""
 
     results: Mapping[str, Result]
-    prior_probabilities: Array
+    prior_probabilities: Array  # (models,)
     note: str = ""
 
     @property
@@ -92,7 +92,7 @@ class Comparison:
             raise ArgumentError(f"Comparison.predict: models must be functions for {wanted}; got {got}")
         rng = generator("Comparison.predict", seed)
         parts = []
-        for (name, result), count in zip(self.results.items(), _shares(self.probabilities, n), strict=True):
+        for (name, result), count in zip(self.results.items(), _counts(self.probabilities, n), strict=True):
             if count:
                 model = None if models is None else models[name]
                 part = predict.predict(
@@ -251,7 +251,7 @@ def _probabilities(given: Mapping[str, float] | None, names: list[str]) -> Array
     return values / values.sum()
 
 
-def _shares(probabilities: ArrayLike, n: int) -> list[int]:
+def _counts(probabilities: ArrayLike, n: int) -> list[int]:
     """``n`` dealt out in proportion; what rounding leaves goes to the largest remainders."""
     exact = n * np.asarray(probabilities, dtype=float)
     counts = np.floor(exact).astype(int)

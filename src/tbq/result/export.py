@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from tbq.common.errors import MissingDependencyError, TbqError
 from tbq.common.types import Array
+from tbq.problem.prior import Prior
 from tbq.result.result import Result
 
 _CHAINS = 4  # that draws are dealt out to: diagnostics compare chains
@@ -20,9 +22,11 @@ _PRIOR_DRAWS = 4000
 def to_datatree(result: Result) -> Any:
     """An ``xarray.DataTree`` with the groups that ArviZ expects.
 
-    ``posterior`` and ``prior`` have a variable per parameter, ``sample_stats`` the log posterior density of the draws
-    (``lp``), ``observed_data`` the data of a Gaussian likelihood. Evidence and its error are attributes of the tree
-    and of ``posterior``. Draws are independent chains' ends: in what chain they are put says nothing.
+    ``posterior`` and ``prior`` have a variable per parameter: under its name, or one with underscores where there can
+    be none of that name (``E_E0`` for ``E/E0``); the name is its attribute ``long_name``, the unit ``units``.
+    ``sample_stats`` has the log posterior density of the draws (``lp``), ``observed_data`` the data of a Gaussian
+    likelihood. Evidence and its error are attributes of the tree and of ``posterior``. Draws are independent chains'
+    ends: in what chain they are put says nothing.
     """
     from tbq.common.version import __version__ as version
 
@@ -37,11 +41,10 @@ def to_datatree(result: Result) -> Any:
         "n_evaluations": result.n_evaluations,
         "stop": result.stop.value,
     }
-    names = result.prior.names
     groups = {
-        "posterior": _dataset(xarray, dict(zip(names, result.samples.T, strict=True)), facts),
+        "posterior": _parameters(xarray, result.prior, result.samples, facts),
         "sample_stats": _dataset(xarray, {"lp": result.log_density(result.samples)}),
-        "prior": _dataset(xarray, dict(zip(names, result.prior.sample(_PRIOR_DRAWS, seed=0).T, strict=True))),
+        "prior": _parameters(xarray, result.prior, result.prior.sample(_PRIOR_DRAWS, seed=0)),
     }
     if result.likelihood is not None:
         groups["observed_data"] = xarray.Dataset({"observed": ("datum", result.likelihood.observed)})
@@ -63,11 +66,47 @@ def to_netcdf(result: Result, path: str | Path) -> None:
 
 def to_csv(result: Result, path: str | Path) -> None:
     """Posterior draws and their log density, a column each under its name; every digit is kept."""
+    if "log_density" in result.prior.names:
+        raise TbqError("to_csv: the column log_density would be there twice; give the parameter of this name another")
     columns = np.column_stack([result.samples, result.log_density(result.samples)])
+    write_csv(path, [*result.prior.names, "log_density"], columns)
+
+
+def write_csv(path: str | Path, names: Sequence[str], columns: Array) -> None:
+    """Columns under their names, whatever those have in them."""
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow([*result.prior.names, "log_density"])
+        rows.writerow(names)
         rows.writerows(columns.tolist())
+
+
+def _parameters(xarray: Any, prior: Prior, draws: Array, attributes: dict[str, Any] | None = None) -> Any:
+    variables = _variables(prior.names)
+    dataset = _dataset(xarray, dict(zip(variables, draws.T, strict=True)), attributes)
+    for variable, name in zip(variables, prior.names, strict=True):
+        dataset[variable].attrs["long_name"] = name
+        if name in prior.units:
+            dataset[variable].attrs["units"] = prior.units[name]
+    return dataset
+
+
+def _variables(names: Sequence[str]) -> list[str]:
+    """A name for each that xarray and netCDF can have; those that can stay as they are do."""
+    taken = {name for name in names if name == _variable(name)}
+    found = []
+    for name in names:
+        variable = _variable(name)
+        while variable != name and variable in taken:
+            variable += "_"
+        taken.add(variable)
+        found.append(variable)
+    return found
+
+
+def _variable(name: str) -> str:
+    """Without slashes, which are paths there, or blanks at its end; the name of no dimension, and not a lone dot."""
+    name = name.replace("/", "_").rstrip()
+    return f"{name}_" if name in ("chain", "draw", ".") else name
 
 
 def _dataset(xarray: Any, columns: dict[str, Array], attributes: dict[str, Any] | None = None) -> Any:

@@ -25,6 +25,8 @@ class PosteriorPrior(Prior):
     of a mixture fitted to the posterior, reweighted to it, so that any number of them can be had.
     """
 
+    is_computed = True
+
     def __init__(self, result: Result) -> None:
         if result.surrogate is None:
             raise TbqError(f"as_prior: there is no posterior. {result.stop.value}")

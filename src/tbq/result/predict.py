@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tbq.common.arguments import generator, whole
+from tbq.common.arguments import floats, generator, whole
 from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.types import Array, ArrayLike
+from tbq.common.words import described
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Seed
 from tbq.result.result import Result
@@ -113,12 +114,12 @@ def _outputs(found: list[Answer], n: int) -> tuple[tuple[str, ...] | None, list[
     rows: list[Array | None] = []
     messages: list[str] = []
     for answer in found:
-        share = n // len(found)  # all, where the model takes all at once
+        count = n // len(found)  # all, where the model takes all at once
         try:
-            named, block = _block(answer, share)
-        except (TypeError, ValueError) as error:
-            rows += [None] * share
-            messages += [str(error)] * share
+            named, block = _block(answer, count)
+        except Exception as error:  # of an object whose own conversion fails, too
+            rows += [None] * count
+            messages += [str(error) if isinstance(error, ValueError) else described(error)] * count
             continue
         if width is None:
             names, width = named, block.shape[1]
@@ -135,8 +136,8 @@ def _block(answer: Answer, n: int) -> tuple[tuple[str, ...] | None, Array]:
         raise ValueError(answer.error)
     value, names = answer.value if answer.outputs is None else answer.outputs, None
     if isinstance(value, Mapping):
-        names, value = tuple(map(str, value)), np.array([*value.values()], dtype=float).T
-    block = np.asarray(value, dtype=float)
+        names, value = tuple(map(str, value)), np.array([floats(v) for v in value.values()]).T
+    block = floats(value)
     if block.ndim < 2 and block.size % n == 0:
         block = block.reshape(n, -1)
     if block.ndim != 2 or len(block) != n:

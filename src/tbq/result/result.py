@@ -17,7 +17,7 @@ from tbq.evidence import moves
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Seed, as_rows
 from tbq.result.posterior_prior import PosteriorPrior
-from tbq.surrogate.protocol import WILD, Surrogate
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 if TYPE_CHECKING:
     from tbq.result.predict import Prediction
@@ -68,7 +68,7 @@ class Result(Conclusion):
         inside = density > 0
         if inside.any():
             at = surrogate.at(self.prior.to_working(points[inside]))
-            log_ratio = np.minimum(surrogate.log_ratio_diagonal(at, 1.0), WILD**2)
+            log_ratio = np.minimum(surrogate.log_ratio_diagonal(at, 1.0), SPREAD_CLIP**2)
             sd[inside] = density[inside] * np.sqrt(np.expm1(log_ratio))
         return sd[0] if single else sd
 

@@ -1,43 +1,42 @@
-"""A result in one file: a zip of ``result.json`` and NumPy arrays, so that ``numpy.load`` reads it too. No pickles.
+"""A result in one file: what it is, described in numbers, words and arrays (:mod:`tbq.result.archive`).
 
 Functions are not stored: not the simulator, not a prior's constraint, not a noise's scale. What they are needed for is
-said when it is missing, and :func:`load` takes them again.
+said when it is missing, and :func:`load` takes them again. A file may come from anybody: nothing in it is called or
+believed before it was found to be what it must be.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import warnings
-import zipfile
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from tbq.common.arguments import file_path
 from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.types import Array, Distribution
+from tbq.common.words import described, one_line
 from tbq.engine.records import ErrorBudget, Record, Stage, Stop
-from tbq.gp import regression as gps
-from tbq.gp.kernels import BY_NAME
 from tbq.problem import records
+from tbq.problem.evaluation import Evaluation
+from tbq.problem.families import families, frozen
 from tbq.problem.likelihood import Experiment, GaussianLikelihood
 from tbq.problem.prior import Prior
+from tbq.result import archive
+from tbq.result import stored_surrogates as surrogates
+from tbq.result.archive import DamagedError, Description, array, made, real
 from tbq.result.posterior_prior import PosteriorPrior
 from tbq.result.result import Result
-from tbq.surrogate.feasibility import Bounded, Region
-from tbq.surrogate.lognormal import LogNormal, Warp
-from tbq.surrogate.outputs import Component, Outputs
-from tbq.surrogate.protocol import Surrogate
+from tbq.result.stored_surrogates import Context
 
-FORMAT = 1
-_TEXT = "result.json"
-Description = Mapping[str, Any]  # of numbers, words, arrays, and lists and mappings of them
+_MOST_PARAMETERS = 1000  # that a file may have: ten times what anybody has learned with
+_DRAWS = 8  # at which the surrogate of a file is asked for its density
+
+
+class _GivenError(ArgumentError):
+    """What was given to ``load`` does not go with the file."""
 
 
 def save(result: Result, path: str | Path) -> None:
@@ -52,23 +51,13 @@ def save(result: Result, path: str | Path) -> None:
             "the scale of the likelihood's noise is a function and is not stored; to go on from the file, give the "
             "likelihood: tbq.load(path, likelihood=...)"
         )
-    arrays: dict[str, Array] = {}
-    text = json.dumps(_pack({"format": FORMAT, "version": version, **_describe(result)}, "", arrays), allow_nan=False)
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
-            file.writestr(_TEXT, text)
-            for name, array in arrays.items():
-                with file.open(f"{name}.npy", "w") as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise TbqError(f"save: {path} cannot be written: {error.strerror}") from error
+    archive.write(path, {"version": version, **_describe(result)})
 
 
 def load(path: str | Path, *, prior: Prior | None = None, likelihood: GaussianLikelihood | None = None) -> Result:
     """Read a result that :meth:`tbq.Result.save` wrote.
+
+    Nothing in the file is run, whoever wrote it: it holds numbers and words, and what is none of a result is refused.
 
     Parameters
     ----------
@@ -80,63 +69,25 @@ def load(path: str | Path, *, prior: Prior | None = None, likelihood: GaussianLi
         The result's :class:`tbq.GaussianLikelihood`, for its model, and for its noise where that has a scale.
     """
     path = file_path("load", path)
-    description = _read(path)
+    description = archive.read(path)
     try:
-        return _result(description, prior, likelihood)
-    except (KeyError, TypeError) as error:
-        raise TbqError(f"load: {path} is damaged: {type(error).__name__} {error}") from error
+        surrogates.check_size(description)
+        with np.errstate(all="ignore"):  # what comes of numbers that cannot be is looked at afterwards
+            return _result(description, prior, likelihood)
+    except _GivenError:
+        raise
+    except Exception as error:  # whatever a crafted file can bring about
+        raise DamagedError(f"load: {path} is damaged: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"there is no {one_line(str(error), 40)}"
+    return one_line(str(error) if isinstance(error, TbqError) else described(error))
 
 
 def _warn(message: str) -> None:
     warnings.warn(f"save: {message}", stacklevel=4)  # where Result.save was called
-
-
-# --- the file -----------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> Description:
-    try:
-        with zipfile.ZipFile(path) as file:
-            text = json.loads(file.read(_TEXT))
-            if text["format"] != FORMAT:
-                raise TbqError(
-                    f"load: {path} has format {text['format']} of tbq {text['version']}; this tbq reads format {FORMAT}"
-                )
-            arrays = {n: _array(file, n) for n in file.namelist() if n.endswith(".npy")}
-    except OSError as error:
-        raise TbqError(f"load: {path} cannot be read: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise TbqError(f"load: {path} is not a result that tbq saved, or it is damaged: {error}") from error
-    return _unpack(text, arrays)
-
-
-def _array(file: zipfile.ZipFile, name: str) -> Array:
-    with file.open(name) as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
-
-
-def _pack(value: Any, name: str, arrays: dict[str, Array]) -> Any:
-    """The same with arrays moved to ``arrays`` under the path that leads to them, and numbers as JSON has them."""
-    if isinstance(value, Mapping):
-        return {k: _pack(v, f"{name}.{k}" if name else k, arrays) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_pack(v, f"{name}.{i}", arrays) for i, v in enumerate(value)]
-    if isinstance(value, np.ndarray):
-        arrays[name] = value
-        return {"array": name}
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else {"number": str(float(value))}
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _unpack(value: Any, arrays: Mapping[str, Array]) -> Any:
-    if isinstance(value, list):
-        return [_unpack(v, arrays) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if [*value] == ["array"]:
-        return arrays[f"{value['array']}.npy"]
-    return float(value["number"]) if [*value] == ["number"] else {k: _unpack(v, arrays) for k, v in value.items()}
 
 
 # --- results ------------------------------------------------------------------------------------------------
@@ -147,7 +98,7 @@ def _describe(result: Result) -> Description:
     return {
         **{f.name: getattr(result, f.name) for f in fields(result)},
         "prior": _describe_prior(result.prior),
-        "surrogate": None if result.surrogate is None else _describe_surrogate(result.surrogate),
+        "surrogate": None if result.surrogate is None else surrogates.describe(result.surrogate),
         "errors": asdict(result.errors),
         "evaluations": [records.evaluation_record(e) for e in result.evaluations],
         "stages": [asdict(s) for s in result.stages],
@@ -160,18 +111,54 @@ def _describe(result: Result) -> Description:
 def _result(d: Description, prior: Prior | None, likelihood: GaussianLikelihood | None) -> Result:
     prior = _prior(d["prior"], prior)
     likelihood = _likelihood(d["likelihood"], likelihood)
+    d = {**d, "squared_z": d.get("squared_z", d.get("surprises", ()))}  # its name in older files
     stored = {f.name: d[f.name] for f in fields(Result) if f.name in d}  # what came later than the file has its default
     described = {
         "prior": prior,
-        "surrogate": None if d["surrogate"] is None else _surrogate(d["surrogate"], Context(prior, likelihood)),
-        "errors": ErrorBudget(**d["errors"]),
-        "evaluations": tuple(records.evaluation_of(r) for r in d["evaluations"]),
-        "stages": tuple(Stage(**s) for s in d["stages"]),
-        "history": tuple(Record(**r) for r in d["history"]),
+        "surrogate": None if d["surrogate"] is None else surrogates.rebuilt(d["surrogate"], Context(prior, likelihood)),
+        "log_evidence": real(d, "log_evidence"),
+        "errors": made(ErrorBudget, d["errors"]),
+        "samples": array(d, "samples", None, prior.dim),
+        "evaluations": tuple(_evaluation(r, prior.dim) for r in d["evaluations"]),
+        "stages": tuple(made(Stage, s) for s in d["stages"]),
+        "history": tuple(made(Record, r) for r in d["history"]),
         "stop": Stop[d["stop"]],
         "likelihood": likelihood,
     }
-    return Result(**{k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()} | described)
+    result = Result(**{k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()} | described)
+    _check_numbers(result)
+    return result
+
+
+def _evaluation(record: Description, dim: int) -> Evaluation:
+    e = records.evaluation_of(record)
+    if e.theta.shape != (dim,) or not np.all(np.isfinite(e.theta)) or (e.outputs is not None and e.outputs.ndim != 1):
+        raise DamagedError("a run has no theta that the prior could have, or outputs that are no list")
+    if not all(isinstance(v, t) for v, t in ((e.id, int), (e.stage, int), (e.origin, str), (e.message, str))):
+        raise DamagedError("a run has words for numbers, or numbers for words")
+    return e
+
+
+def _check_numbers(result: Result) -> None:
+    """Refuse numbers that no run has, and a surrogate that does not know the posterior's own draws."""
+    weights, squared_z = np.asarray(result.weights), np.asarray(result.squared_z)
+    if any(a.ndim != 1 or a.dtype.kind != "f" or not np.all(a >= 0.0) for a in (weights, squared_z) if a.size):
+        raise DamagedError("weights or squared z-scores are not positive numbers")
+    if not all(isinstance(note, str) for note in result.notes) or not isinstance(result.seed, int | None):
+        raise DamagedError("notes or seed are not what they must be")
+    if not real(vars(result), "seconds") >= 0.0:
+        raise DamagedError("seconds are negative")
+    if result.surrogate is None:
+        return
+    if not result.stages or not _support(result.prior).contains(result.samples).all():
+        raise DamagedError("it has no stages, or draws outside the prior")
+    if not np.all(np.isfinite([result.log_evidence, *result.log_density(result.samples[:_DRAWS])])):
+        raise DamagedError("its surrogate has no density at the posterior's own draws")
+
+
+def _support(prior: Prior) -> Prior:
+    """The first of a chain of priors: all have its support."""
+    return _support(prior.result.prior) if isinstance(prior, PosteriorPrior) else prior
 
 
 # --- priors -------------------------------------------------------------------------------------------------
@@ -184,7 +171,7 @@ def _describe_prior(prior: Prior) -> Description:
     if isinstance(prior, PosteriorPrior):
         return {**known_by, "posterior_of": _describe(prior.result)}
     marginals = [{"name": name, **_describe_marginal(m)} for name, m in prior.marginals.items()]
-    return {**known_by, "marginals": marginals, "correlation": prior.correlation, "units": prior.units}
+    return {**known_by, "marginals": marginals, "correlation": prior.correlation, "units": [*prior.units.items()]}
 
 
 def _not_stored(prior: Prior) -> str:
@@ -194,38 +181,38 @@ def _not_stored(prior: Prior) -> str:
         return _not_stored(prior.result.prior) or scale
     if prior.constraint is not None:
         return "the prior's constraint is a function"
-    foreign = [n for n, m in prior.marginals.items() if type(getattr(stats, m.dist.name, None)) is not type(m.dist)]
+    foreign = [n for n, m in prior.marginals.items() if type(families().get(m.dist.name)) is not type(m.dist)]
     return f"the distribution of {foreign[0]!r} is not one of scipy.stats" if foreign else ""
 
 
 def _prior(d: Description, given: Prior | None) -> Prior:
-    if given is None and d["not_stored"]:
-        raise ArgumentError(
-            f"load: {d['not_stored']} and is not stored; give it: tbq.load(path, prior=...). "
-            f"It was {d['known_by']['description']}"
+    known_by, missing = d["known_by"], d["not_stored"]
+    was = one_line(known_by["description"])
+    if given is None and missing:
+        raise _GivenError(
+            f"load: {one_line(missing)} and is not stored; give it: tbq.load(path, prior=...). It was {was}"
         )
-    prior = _rebuilt_prior(d) if given is None else given
-    if not isinstance(prior, Prior):
-        raise ArgumentError(f"load: prior must be a tbq.Prior; got {type(prior).__name__}")
-    if not records.same_prior(d["known_by"], prior):
-        raise ArgumentError(f"load: prior must be the result's, {d['known_by']['description']}; got {prior!r}")
+    if given is not None and not isinstance(given, Prior):
+        raise _GivenError(f"load: prior must be a tbq.Prior; got {type(given).__name__}")
+    prior = given or _rebuilt_prior(d)
+    if not records.same_prior(known_by, prior):
+        wrong = _GivenError if given else DamagedError
+        raise wrong(f"load: prior must be the result's, {was}; got {prior!r}")
     return prior
 
 
 def _rebuilt_prior(d: Description) -> Prior:
     if "posterior_of" in d:
         return PosteriorPrior(_result(d["posterior_of"], None, None))
-    marginals = [(m["name"], _marginal(m)) for m in d["marginals"]]
-    return Prior(marginals, correlation=d["correlation"], units=d.get("units"))
+    if len(d["marginals"]) > _MOST_PARAMETERS:
+        raise DamagedError(f"it has more than {_MOST_PARAMETERS} parameters")
+    marginals = [(m["name"], frozen(m["distribution"], m["args"], m["kwds"])) for m in d["marginals"]]
+    return Prior(marginals, correlation=d["correlation"], units=dict(d.get("units", ())))
 
 
 def _describe_marginal(marginal: Distribution) -> Description:
     arguments = {k: float(v) for k, v in marginal.kwds.items()}
     return {"distribution": marginal.dist.name, "args": [float(a) for a in marginal.args], "kwds": arguments}
-
-
-def _marginal(d: Description) -> Distribution:
-    return getattr(stats, d["distribution"])(*d["args"], **d["kwds"])
 
 
 # --- likelihoods --------------------------------------------------------------------------------------------
@@ -254,108 +241,28 @@ def _describe_likelihood(likelihood: GaussianLikelihood) -> list[Description]:
 
 def _likelihood(d: list[Description] | None, given: GaussianLikelihood | None) -> GaussianLikelihood | None:
     if given is not None and not isinstance(given, GaussianLikelihood):
-        raise ArgumentError(f"load: likelihood must be a tbq.GaussianLikelihood; got {type(given).__name__}")
+        raise _GivenError(f"load: likelihood must be a tbq.GaussianLikelihood; got {type(given).__name__}")
     if given is None:
         return None if d is None else GaussianLikelihood.of(tuple(_experiment(e) for e in d))
     if d is None:
-        raise ArgumentError("load: likelihood is given, but the result was not of a tbq.GaussianLikelihood")
+        raise _GivenError("load: likelihood is given, but the result was not of a tbq.GaussianLikelihood")
     if len(d) != len(given.experiments) or not all(map(_same_experiment, d, given.experiments)):
-        raise ArgumentError("load: likelihood must be the result's; its data, noise or normalisation are others")
+        raise _GivenError("load: likelihood must be the result's; its data, noise or normalisation are others")
     return given
 
 
 def _experiment(d: Description) -> Experiment:
+    observed = array(d, "observed", None)
+    full = isinstance(d["factor"], np.ndarray) and d["factor"].ndim == 2
+    factor = array(d, "factor", *([len(observed)] * (2 if full else 1)))
+    if len(observed) == 0 or not np.all((np.diag(factor) if full else factor) > 0.0):
+        raise DamagedError("an experiment has no data, or noise that is not positive")
+    if not isinstance(d["scaled"], bool) or not isinstance(d["normalized"], bool):
+        raise DamagedError("an experiment does not say how its noise is to be taken")
     scale = NotStored("the scale of the likelihood's noise") if d["scaled"] else None
-    return Experiment(NotStored("the likelihood's model"), d["observed"], d["factor"], scale, d["normalized"])
+    return Experiment(NotStored("the likelihood's model"), observed, factor, scale, d["normalized"])
 
 
 def _same_experiment(d: Description, e: Experiment) -> bool:
     arrays = np.array_equal(d["observed"], e.observed) and np.array_equal(d["factor"], e.factor)
     return arrays and (d["normalized"], d["scaled"]) == (e.normalized, e.scale is not None)
-
-
-# --- surrogates ---------------------------------------------------------------------------------------------
-
-
-class Context(NamedTuple):
-    """What of the result a surrogate may be made of."""
-
-    prior: Prior
-    likelihood: GaussianLikelihood | None
-
-
-class Pair(NamedTuple):
-    """How a kind of surrogate is described, and rebuilt from that."""
-
-    of: type
-    describe: Callable[[Any], Description]
-    rebuild: Callable[[Description, Context], Any]
-
-
-def _describe_gp(gp: gps.GP) -> Description:
-    return {
-        "kernel": gp.kernel.name,
-        "basis": gp.basis,
-        "parameters": gp.parameters,
-        "x": gp.x,
-        "y": gp.y,
-        "noise": gp.noise,
-        "units": [gp.offset, gp.scale],
-    }
-
-
-def _gp(d: Description) -> gps.GP:
-    units = (d["units"][0], d["units"][1])
-    return gps.build(d["x"], d["y"], d["noise"], BY_NAME[d["kernel"]], d["basis"], d["parameters"], units)
-
-
-def _describe_log_normal(s: LogNormal) -> Description:
-    warp = None if s.warp is None else asdict(s.warp)
-    return {"gp": _describe_gp(s.gp), "cap": s.cap, "inflation": s.inflation, "warp": warp, "deflation": s.deflation}
-
-
-def _log_normal(d: Description, context: Context) -> LogNormal:
-    warp = None if d["warp"] is None else Warp(**d["warp"])
-    return LogNormal(_gp(d["gp"]), d["cap"], d["inflation"], warp, d.get("deflation", 1.0))
-
-
-def _describe_bounded(s: Bounded) -> Description:
-    return {"inner": _describe_surrogate(s.inner), "region": {"gp": _describe_gp(s.region.gp)}}
-
-
-def _bounded(d: Description, context: Context) -> Bounded:
-    return Bounded(_surrogate(d["inner"], context), Region(_gp(d["region"]["gp"])))
-
-
-def _describe_outputs(s: Outputs) -> Description:
-    components = [
-        {"gp": _describe_gp(c.gp), "experiment": c.experiment, "logarithm_of": c.logarithm_of} for c in s.components
-    ]
-    return {"components": components, "outside": s.outside, "inflation": s.inflation}
-
-
-def _outputs(d: Description, context: Context) -> Outputs:
-    assert context.likelihood is not None
-    components = tuple(
-        Component(_gp(c["gp"]), c["experiment"], None if c["logarithm_of"] is None else tuple(c["logarithm_of"]))
-        for c in d["components"]
-    )
-    return Outputs(components, d["outside"], context.likelihood, context.prior, d["inflation"])
-
-
-_SURROGATES = {
-    "outputs": Pair(Outputs, _describe_outputs, _outputs),
-    "log_normal": Pair(LogNormal, _describe_log_normal, _log_normal),
-    "bounded": Pair(Bounded, _describe_bounded, _bounded),
-}
-
-
-def _describe_surrogate(surrogate: Surrogate[Any]) -> Description:
-    for kind, pair in _SURROGATES.items():
-        if type(surrogate) is pair.of:
-            return {"kind": kind, **pair.describe(surrogate)}
-    raise TbqError(f"save: a surrogate of type {type(surrogate).__name__} cannot be stored")
-
-
-def _surrogate(d: Description, context: Context) -> Surrogate[Any]:
-    return _SURROGATES[d["kind"]].rebuild(d, context)

@@ -24,8 +24,8 @@ from tbq.result.result import Result
 from tbq.simulate.pool import ExecutorLike, evaluate
 from tbq.simulate.worker import LogLikelihood
 
-_WORTH = 0.5  # share of the runs that the weighted draws should be worth
-_FEW = 0.33  # share below which a correction is too sure of itself
+_WORTH = 0.5  # fraction of the runs that the weighted draws should be worth
+_FEW = 0.33  # fraction below which a correction is too sure of itself
 _FAR = 2.0  # standard deviations
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from weakref import WeakSet
 
 from tbq.common.errors import ArgumentError, TbqError, Transient
+from tbq.common.words import described, one_line
 from tbq.engine.records import Record as Belief
 from tbq.engine.records import Stop
 from tbq.problem.evaluation import Evaluation, Proposal
@@ -39,7 +40,8 @@ from tbq.problem.records import (
     same_prior,
 )
 from tbq.problem.settings import Settings
-from tbq.run import room
+from tbq.problem.tuning import Tuning
+from tbq.run import lock, room
 
 FORMAT = 1
 FILE = "journal.jsonl"
@@ -47,7 +49,6 @@ Record = Plain
 
 _CHECK = ',"crc":"%08x"}'  # ends every line; the checksum goes on from that of the line before
 _CHECK_LENGTH = len(_CHECK % 0)
-_PATIENCE = 20  # tries to get the lock
 _ROOM = 2**14  # bytes that one run may take, as long as none has taken more: some 800 outputs
 _WORDS = ("inf", "-inf", "nan")
 
@@ -110,23 +111,24 @@ def read(folder: str | Path) -> Contents:
     records, _, _ = _scan(data, path)
     if not records:
         raise TbqError(f"journal: {path} has no complete record yet")
-    return Contents(records[0], tuple(records[1:]))
+    return _contents(records, path)
 
 
 class Journal:
     """The one writer of a journal. Opening it repairs what a torn write has left at the end of the file."""
 
     def __init__(self, folder: str | Path) -> None:
-        self._file = -1
+        self._file = self._lock = -1
         if not isinstance(folder, str | Path):
             raise ArgumentError(f"journal must be a folder; got {type(folder).__name__}")
         self.path = Path(folder) / FILE
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = lock.acquire(self.path.with_name(lock.FILE))
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            _lock(self._file, self.path)
             records, self._end, self._check = _scan(self.path.read_bytes(), self.path)
             self._taken, self._largest = self._end, _ROOM
+            self.contents = _contents(records, self.path) if records else None
             os.ftruncate(self._file, self._end)
             if self._end and os.pread(self._file, 1, self._end - 1) != b"\n":  # only the end of the line was lost
                 self._write(b"\n")
@@ -136,7 +138,6 @@ class Journal:
         except BaseException:
             self.close()
             raise
-        self.contents = Contents(records[0], tuple(records[1:])) if records else None
         _open_journals.add(self)
 
     def append(self, *records: Record) -> None:
@@ -148,6 +149,7 @@ class Journal:
             line, check = _line(record, check)
             lines.append(line)
         try:
+            self._check_place()
             self._write(b"".join(lines))
             self._check = check
             sizes = [len(line) for record, line in zip(records, lines, strict=True) if record["kind"] == "run"]
@@ -176,11 +178,20 @@ class Journal:
     def _full(self, error: OSError) -> JournalFullError:
         return JournalFullError(f"journal: {self.path} cannot grow: {error.strerror}; make room on the disk")
 
+    def _check_place(self) -> None:
+        """Writing to a file that nobody will find again is no writing."""
+        if not (lock.is_at(self._file, self.path) and lock.is_at(self._lock, self.path.with_name(lock.FILE))):
+            raise TbqError(
+                f"journal: {self.path} or its lock was moved, removed or replaced while the run went on. Put the "
+                "folder back and make the same call again: all runs that are in it count, the last to return is not"
+            )
+
     def close(self) -> None:
         """Give the journal free for another writer."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
 
     def __del__(self) -> None:
         self.close()
@@ -222,9 +233,41 @@ def _scan(data: bytes, path: Path) -> tuple[list[Record], int, int]:
                 f"journal: {path} is damaged in line {len(records) + 1}: its checksum is wrong. Restore the file from "
                 "a copy; or remove this line and all after it, and the runs they hold will be made again"
             )
-        records.append(json.loads(body))
+        try:
+            records.append(json.loads(body))
+        except (ValueError, RecursionError) as error:
+            raise _foreign(path, error) from error
         end, check = (stop + 1 if stop >= 0 else len(data)), new
     return records, end, check
+
+
+def _contents(records: Sequence[Record], path: Path) -> Contents:
+    """What the records say. A checksum tells of damage, not of who has written them: they are looked at as a whole."""
+    contents = Contents(records[0], tuple(records[1:]))
+    try:
+        _check_contents(contents)
+    except Exception as error:
+        raise _foreign(path, error) from error
+    return contents
+
+
+def _check_contents(contents: Contents) -> None:
+    if (written := contents.header["format"]) != FORMAT:
+        raise ValueError(f"its format is {written!r}, and this tbq reads {FORMAT}")
+    names, settings = contents.header["prior"]["names"], contents.header["settings"]
+    if not all(isinstance(name, str) for name in names) or not isinstance(settings["max_evaluations"], int):
+        raise ValueError("names that are not words, or a budget that is not a number")
+    points = [e.theta for e in contents.evaluations] + [p.theta for p in contents.pending]
+    if any(theta.shape != (len(names),) for theta in points):
+        raise ValueError("points of another length")
+    outages = [r for r in contents.records if r["kind"] == "outage"]
+    if not all(isinstance(r["message"], str) and float(r["time"] + (r["wait"] or 0.0)) > 0.0 for r in outages):
+        raise ValueError("outages without a message or a time")
+    _ = contents.stop, [float(contents.belief[key]) for key in ("gamma", "log_evidence", "cov") if contents.belief]
+
+
+def _foreign(path: Path, error: Exception) -> TbqError:
+    return TbqError(f"journal: {path} holds what no run has written: {one_line(described(error))}")
 
 
 # --- one writer ---------------------------------------------------------------------------------------------
@@ -232,33 +275,9 @@ def _scan(data: bytes, path: Path) -> tuple[list[Record], int, int]:
 _open_journals: WeakSet[Journal] = WeakSet()
 
 
-def _lock(file: int, path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError as error:
-        raise TbqError("journal: a journal needs file locks as Linux and macOS have them") from error
-    for patience in reversed(range(_PATIENCE)):  # a process that was just forked or killed lets go in a moment
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if not patience:
-                raise TbqError(
-                    f"journal: {path} is in use by another run; wait for it, end it, or close its session"
-                ) from error
-            time.sleep(0.05)
-
-
 def in_use(folder: str | Path) -> bool:
     """Whether somebody writes this journal now."""
-    import fcntl
-
-    with contextlib.suppress(OSError), (Path(folder) / FILE).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    return lock.held(Path(folder) / lock.FILE)
 
 
 def _close_all() -> None:
@@ -288,25 +307,37 @@ def header_of(prior: Prior, settings: Settings, seed: int, version: str, known: 
 
 def check_header(header: Record, prior: Prior, settings: Settings, seed: int | None, version: str, path: Path) -> None:
     """Refuse to go on with a run that is not the one the journal is of."""
-    differences = []
     if header.get("format") != FORMAT:
-        differences.append(f"its format was {header.get('format')!r}, is {FORMAT}")
-    else:
-        if header["version"] != version:
-            differences.append(f"tbq was {header['version']}, is {version}")
-        if seed is not None and header["seed"] != seed:
-            differences.append(f"seed was {header['seed']}, is {seed}")
-        if not same_prior(header["prior"], prior):
-            differences.append(f"prior was {header['prior']['description']}, is {prior!r}")
-        now = _plain(asdict(settings))
-        for name in sorted(header["settings"].keys() | now.keys()):
-            if header["settings"].get(name) != now.get(name):
-                differences.append(f"{name} was {header['settings'].get(name)!r}, is {now.get(name)!r}")
+        raise _refused(path, f"it has format {header.get('format')!r}, and this tbq reads format {FORMAT}")
+    differences = []
+    if header["version"] != version:
+        differences.append(f"tbq was {header['version']}, is {version}")
+    if seed is not None and header["seed"] != seed:
+        differences.append(f"seed was {header['seed']}, is {seed}")
+    if not same_prior(header["prior"], prior):
+        differences.append(f"prior was {header['prior']['description']}, is {prior!r}")
+    was, now = dict(header["settings"]), _plain(asdict(settings))
+    tuned = _differences(was.pop("tuning", {}), now.pop("tuning"))
+    for name in ("otherwise", "check_runs", "climb"):  # they follow from the others
+        was.pop(name, None), now.pop(name)
+    differences += _differences(was, now)
     if differences:
-        raise TbqError(
-            f"journal: {path} is of another run: {'; '.join(differences)}. To use its evaluations in a new run, "
-            f"give another journal and warm_start={str(path.parent)!r}"
+        raise _refused(path, f"it is of another run: {'; '.join(differences)}")
+    if tuned:
+        raise _refused(
+            path,
+            f"it was written by an engine that was tuned otherwise ({'; '.join(tuned)}), and replays only with that",
         )
+
+
+def _differences(was: Record, now: Record) -> list[str]:
+    names = sorted(was.keys() | now.keys())
+    return [f"{n} was {was.get(n)!r}, is {now.get(n)!r}" for n in names if was.get(n) != now.get(n)]
+
+
+def _refused(path: Path, why: str) -> TbqError:
+    go_on = f"give another journal and warm_start={str(path.parent)!r}"
+    return TbqError(f"journal: {path} cannot be gone on with: {why}. To use its evaluations in a new run, {go_on}")
 
 
 def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief] = (), seconds: float = 0.0) -> Record:
@@ -342,8 +373,10 @@ def settings_of(record: Record) -> Settings:
     """The settings that a header has. A function that was one of them is its name."""
     known = {f.name for f in fields(Settings)}
     settings: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record.items() if k in known}
-    fallback = settings_of(record["fallback"]) if record.get("fallback") else None
-    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"]), "fallback": fallback})
+    tuning: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record["tuning"].items()}
+    settings["tuning"] = Tuning(**tuning)
+    settings["otherwise"] = settings_of(record["otherwise"]) if record.get("otherwise") else None
+    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"])})
 
 
 def known_of(header: Record) -> list[Evaluation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from tbq.engine import State
@@ -44,4 +44,5 @@ class _Plain:
     def __call__(self, state: State) -> None:
         if len(state.stages) > self.stages or state.stop is not None:
             self.stages = len(state.stages)
-            print(describe(state), file=sys.stderr, flush=True)
+            with suppress(OSError, ValueError):  # closed by the simulator, say: no reason to end a run
+                print(describe(state), file=sys.stderr, flush=True)

@@ -9,23 +9,25 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 
 from tbq import engine
-from tbq.common.arguments import checked_seed, real, whole
+from tbq.common.arguments import checked_seed, floats, real, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.randomness import fresh_seed
 from tbq.common.threads import single_threaded
 from tbq.common.types import Array, ArrayLike
 from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
 from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.options import EngineOptions, documented, options_of, with_defaults
 from tbq.problem.prior import Prior, check_prior
 from tbq.problem.records import run_of
-from tbq.problem.settings import Settings, learnable, resolve
+from tbq.problem.settings import Settings, resolve
 from tbq.result.result import Result
 from tbq.run import journal
+from tbq.run.options import SessionOptions
 from tbq.run.warm_start import WarmStart, earlier
 
 _SCALES = 256  # points of the prior at which an unknown noise must have a scale
@@ -41,43 +43,28 @@ class Session:
     ----------
     prior
         A :class:`tbq.Prior`.
-    seed
-        Makes the run repeatable.
-    journal
-        A folder that makes the run durable: a session opened on it again is where the last one was. Points that were
-        out then are the first to be given out again; where a run is still under way, tell it when it is done.
-    warm_start
-        Earlier evaluations to start from: the journal's folder of another run, its result, or a list.
     likelihood
         A :class:`tbq.GaussianLikelihood` where you tell ``outputs``: they are learned. Its model is not run.
-    retry_failed
-        Forget the failures of the journal, whose points are given out again, or those of ``warm_start``.
     options
-        ``algorithm``, ``acquisition``, ``tolerance``, ``max_evaluations`` and the others of :func:`tbq.infer`.
+        ``seed``, ``journal``, ``warm_start``, ``tolerance`` and the others of :func:`tbq.infer` but those that say how
+        runs are made. A session opened again on the journal of another is where that was. Points that were
+        out then are the first to be given out again; where a run is still under way, tell it when it is done.
     """
 
+    @documented(SessionOptions)
     def __init__(
-        self,
-        prior: Prior,
-        *,
-        seed: int | None = None,
-        journal: str | Path | None = None,
-        warm_start: WarmStart | None = None,
-        likelihood: GaussianLikelihood | None = None,
-        retry_failed: bool = False,
-        **options: Any,
+        self, prior: Prior, *, likelihood: GaussianLikelihood | None = None, **options: Unpack[SessionOptions]
     ) -> None:
         check_prior(prior)
         if likelihood is not None and not isinstance(likelihood, GaussianLikelihood):
             raise ArgumentError(
                 f"Session: likelihood must be a tbq.GaussianLikelihood, whose outputs you tell; got {likelihood!r}"
             )
-        options["surrogate"] = learnable(options.get("surrogate", "auto"), likelihood is not None)
-        try:
-            settings = resolve(prior.dim, **options)
-        except TypeError as error:
-            raise ArgumentError(f"Session: {str(error).split(') ')[-1]}") from error
-        self._begin(prior, settings, seed, journal, warm_start, likelihood, retry_failed)
+        chosen = with_defaults("Session", SessionOptions, cast(dict[str, Any], options))
+        of_engine = {name: chosen[name] for name in options_of(EngineOptions)}
+        settings = resolve(prior.dim, outputs=likelihood is not None, **of_engine)
+        seed, folder, known = chosen["seed"], chosen["journal"], chosen["warm_start"]
+        self._begin(prior, settings, seed, folder, known, likelihood, chosen["retry_failed"])
 
     @classmethod
     def of(
@@ -118,7 +105,7 @@ class Session:
         from tbq.common.version import __version__ as version
 
         seed = checked_seed(seed)
-        if settings.free_stages and isinstance(likelihood, GaussianLikelihood) and likelihood.scaled:
+        if settings.surrogate == "outputs" and isinstance(likelihood, GaussianLikelihood) and likelihood.scaled:
             likelihood.check_scales(prior.sample(_SCALES, 0, "sobol"))  # before anything is run
         self._lock = threading.RLock()
         self._journal = None if folder is None else journal.Journal(folder)
@@ -176,7 +163,7 @@ class Session:
             raise ArgumentError(f"Session.tell: seconds must be a number that is not negative; got {seconds!r}")
         with self._lock:
             evaluation = judge(self._pending("tell", proposal_id), log_likelihood, seconds, array)
-            if self.state.likelihood is not None:
+            if self.state.likelihood is not None and self.state.settings.surrogate == "outputs":
                 evaluation = _learnable(evaluation, len(self.state.likelihood.observed))
             return self._record(evaluation)
 
@@ -219,7 +206,7 @@ class Session:
         """What is known now: complete when ``done``, and honest about it before. Changes nothing."""
         with self._lock, single_threaded():
             state = engine.tell(self.state, self._untold) if self._untold else self.state
-            return Result.of(engine.conclude(state), seconds=self._seconds)
+            return Result.of(engine.conclude(state), state.likelihood, self._seconds)
 
     def close(self) -> None:
         """Let another session open the journal. Needed only where this one goes on living."""
@@ -341,17 +328,17 @@ def _start(
     prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation], likelihood: Any = None
 ) -> engine.State:
     """A run that has seen nothing but ``known``, which stands in for the initial design and costs no budget."""
-    settings = replace(settings, max_evaluations=settings.max_evaluations + len(known))
+    settings = settings.with_budget(len(known))
     with single_threaded():
-        learned = likelihood if settings.free_stages else None
-        state = replace(engine.init(prior, settings, seed, learned), next_id=len(known))
+        data = likelihood if isinstance(likelihood, GaussianLikelihood) else None
+        state = replace(engine.init(prior, settings, seed, data), next_id=len(known))
         return engine.tell(state, known) if known else state
 
 
 def _outputs(outputs: ArrayLike) -> Array:
     try:
-        array = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError):
+        array = floats(outputs)
+    except Exception:
         raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
     if array.ndim != 1:
         raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")

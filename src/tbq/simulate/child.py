@@ -5,6 +5,7 @@ Such a process runs this file as a script. It imports nothing of the package and
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -38,7 +39,9 @@ def attempt(log_likelihood: Callable[[Any], Any], theta: Any) -> Attempt:
         else:
             value = log_likelihood(theta)
     except (Exception, SystemExit) as exception:
-        error = f"{type(exception).__name__}: {exception}"
+        from tbq.common.words import described
+
+        error = described(exception)
         status = "timeout" if isinstance(exception, TimeoutError) else "failed"
         outage = outage_of(exception)
     return value, outputs, error, time.perf_counter() - start, status, outage
@@ -67,8 +70,9 @@ def main() -> None:
     try:
         log_likelihood = pickle.loads(payload)
     except Exception as exception:
-        error = f"log_likelihood cannot be loaded: {type(exception).__name__}: {exception}"
-        answer = None, None, error, 0.0, "failed", ""
+        from tbq.common.words import described
+
+        answer = None, None, f"log_likelihood cannot be loaded: {described(exception)}", 0.0, "failed", ""
     else:
         answers.write(READY)
         answers.flush()
@@ -78,7 +82,8 @@ def main() -> None:
     except Exception:
         kind = type(answer[0]).__name__
         data = pickle.dumps((None, None, f"the log-likelihood returned {kind}, not a number", *answer[3:]))
-    sys.stdout.flush()
+    with contextlib.suppress(Exception):  # the simulator may have closed it
+        sys.stdout.flush()
     answers.write(data)
     answers.close()
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from tbq.common.arguments import floats
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
+from tbq.common.words import described
 from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
 from tbq.simulate import processes, worker
 from tbq.simulate.processes import Driver
@@ -120,7 +122,7 @@ def answer_of(future: Future[Answer]) -> Answer:
         return future.result()
     if isinstance(error, ArgumentError):  # the log-likelihood cannot be sent
         raise error
-    return Answer(error=f"{type(error).__name__}: {error}", status=Status.LOST)
+    return Answer(error=described(error), status=Status.LOST)
 
 
 def judged(job: Job, answer: Answer, vectorized: bool) -> list[Evaluation]:
@@ -129,8 +131,8 @@ def judged(job: Job, answer: Answer, vectorized: bool) -> list[Evaluation]:
     rows = [None] * n if answer.outputs is None else answer.outputs
     if not vectorized:
         values, rows = [values], [answer.outputs]
-    elif error is None and np.shape(values) != (n,):
-        error = f"the vectorized log-likelihood returned shape {np.shape(values)}, not ({n},)"
+    elif error is None and (shape := _shape(values)) != (n,):
+        error = f"the vectorized log-likelihood returned shape {shape}, not ({n},)"
     elif error is None and len(rows) != n:
         error = f"the vectorized log-likelihood returned outputs of {len(rows)} points, not {n}"
     if error is not None:
@@ -138,12 +140,20 @@ def judged(job: Job, answer: Answer, vectorized: bool) -> list[Evaluation]:
     return [_with_outputs(p, v, r, seconds) for p, v, r in zip(job.proposals, values, rows, strict=True)]
 
 
+def _shape(values: Any) -> tuple[int, ...] | None:
+    """None where rows have different lengths."""
+    try:
+        return np.shape(values)
+    except ValueError:
+        return None
+
+
 def _with_outputs(proposal: Proposal, value: Any, outputs: Any, seconds: float) -> Evaluation:
     if outputs is None:
         return judge(proposal, value, seconds)
     try:
-        array = np.asarray(outputs, dtype=float)
-    except (TypeError, ValueError):
+        array = floats(outputs)
+    except Exception:
         return failure(proposal, f"the outputs are {type(outputs).__name__}, not numbers", seconds)
     if array.ndim != 1:
         return failure(proposal, f"the outputs have shape {array.shape}, not one dimension", seconds)

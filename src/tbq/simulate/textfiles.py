@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -39,13 +41,13 @@ def read_numbers(path: Path, pattern: str | None = None) -> Array:
     if not path.is_file():
         there = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
         raise OutputError(f"the output file {path.name} is missing; the directory has {', '.join(there) or 'nothing'}")
-    text = path.read_bytes().decode(errors="replace")
+    text = path.read_bytes().decode("utf-8-sig", errors="replace")
     if pattern is not None:
         numbers = [_number(m[1], path, text.count("\n", 0, m.start(1)) + 1) for m in re.finditer(pattern, text, re.M)]
     elif path.suffix == ".json":
         try:
             numbers = list(flatten(json.loads(text)))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise OutputError(f"{path.name} cannot be read as JSON numbers: {error}") from error
     else:
         lines = [(i, line.partition("#")[0]) for i, line in enumerate(text.splitlines(), 1)]
@@ -70,39 +72,115 @@ def flatten(value: Any) -> list[float]:
         return [number for item in value for number in flatten(item)]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{json.dumps(value)[:40]} is not a number")
-    return [float(value)]
+    try:
+        return [float(value)]
+    except OverflowError:
+        raise ValueError(f"{str(value)[:40]}... is too large for a float") from None
+
+
+# --- tables of measurements ---------------------------------------------------------------------------------
+
+Cell = tuple[int, str]  # the line it stands in, and what stands there
+
+_NUMBER = re.compile(r"[+-]?((\d+[.,]?\d*|[.,]\d+)([eEdD][+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
 def read_csv(path: Path, column: str | None = None) -> list[Any]:
-    """A column by its name in the header; without a name all numbers: a list where there is one column, else rows."""
+    """A column by its name in the header; without a name all numbers: a list where there is one column, else rows.
+
+    Cells are separated by semicolons, tabs or commas, and numbers may have decimal commas where cells are not separated
+    by them. What could be read in two ways is refused with its line.
+    """
     if not path.is_file():
         raise ArgumentError(f"there is no file {str(path)!r}")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = [(i, [cell.strip() for cell in row]) for i, row in enumerate(csv.reader(file), 1) if any(row)]
-    rows = [(i, row) for i, row in rows if not row[0].startswith("#")]
-    header = rows.pop(0)[1] if rows and not _all_numbers(rows[0][1]) else []
+    text = _text(path)
+    separator = _separator(text)
+    rows = _rows(text, separator, path)
+    header = _header(rows, separator, column, path)
     if not rows:
         raise ArgumentError(f"{path.name} has no numbers")
-    if column is not None:
-        if column not in header:
-            raise ArgumentError(f"{path.name} has no column {column!r}; its header is {', '.join(header) or 'missing'}")
-        at = header.index(column)
-        return [_cell(row[at] if at < len(row) else "", path, i) for i, row in rows]
-    table = [[_cell(cell, path, i) for cell in row] for i, row in rows]
-    if len({len(row) for row in table}) > 1:
-        raise ArgumentError(f"{path.name} has rows of different lengths")
-    return [row[0] for row in table] if len(table[0]) == 1 else table
+    width = len(header or rows[0])
+    for row in rows:
+        if len(row) != width:
+            raise ArgumentError(_wrong_width(row, width, header, separator, path))
+    if column is None:
+        numbers = _values([cell for row in rows for cell in row], separator, path)
+        return numbers if width == 1 else [numbers[i : i + width] for i in range(0, len(numbers), width)]
+    names = [name for _, name in header]
+    if names.count(column) != 1:
+        count = f"{names.count(column)} columns called" if column in names else "no column"
+        raise ArgumentError(f"{path.name} has {count} {column!r}; its header is {', '.join(names) or 'missing'}")
+    at = names.index(column)
+    return _values([row[at] for row in rows], separator, path)
 
 
-def _all_numbers(row: Sequence[str]) -> bool:
+def _text(path: Path) -> str:
+    """With the mark that some programs put before the text as a sign of its encoding, or UTF-8."""
+    data = path.read_bytes()
+    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     try:
-        return all(np.isfinite(float(cell)) for cell in row)
-    except ValueError:
-        return False
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ArgumentError(f"{path.name}, line {line}: this is not UTF-8; save the file as UTF-8 text") from None
 
 
-def _cell(text: str, path: Path, line: int) -> float:
+def _separator(text: str) -> str:
+    """The first of semicolon, tab and comma that the first line has; where it has none, that any line has."""
+    lines = [line for line in io.StringIO(text) if line.strip() and not line.lstrip().startswith("#")]
+    places = [re.sub(r'"[^"]*"', "", part) for part in (*lines[:1], text)]
+    return next((mark for part in places for mark in ";\t," if mark in part), ",")
+
+
+def _rows(text: str, separator: str, path: Path) -> list[list[Cell]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows = []
     try:
-        return float(text)
-    except ValueError:
-        raise ArgumentError(f"{path.name}, line {line}: {text!r} is not a number") from None
+        for cells in reader:
+            words = [cell.strip() for cell in cells]
+            if any(words) and not words[0].startswith("#"):
+                rows.append([(reader.line_num, word) for word in words])
+    except csv.Error as error:
+        raise ArgumentError(f"{path.name}, line {reader.line_num}: {error}") from None
+    width = min((len(row) for row in rows), default=0)
+    if {word for row in rows for _, word in row[width:]} == {""}:  # a separator at the end of some lines
+        rows = [row[:width] for row in rows]
+    if width > 1 and all(row[width - 1 :] == [(row[0][0], "")] for row in rows):  # or of all
+        rows = [row[:-1] for row in rows]
+    return rows
+
+
+def _header(rows: list[list[Cell]], separator: str, column: str | None, path: Path) -> list[Cell]:
+    """The first row, taken from the others, where it holds names."""
+    words = [word for _, word in rows[0]] if rows else []
+    named = [word for word in words if not _is_number(word, separator)]
+    if not named:
+        return []
+    if len(named) < len(words) and column not in words:
+        raise ArgumentError(f"{path.name}, line {rows[0][0][0]}: is this a header? It has {named[0]!r} beside numbers")
+    return rows.pop(0)
+
+
+def _wrong_width(row: list[Cell], width: int, header: list[Cell], separator: str, path: Path) -> str:
+    other = "the header" if header else "the first row"
+    seen = f"{path.name}, line {row[0][0]}: it has {len(row)} cells, and {other} {width}"
+    decimal = separator == "," and len(row) > width
+    return f"{seen}; for decimal commas, separate cells by semicolons" if decimal else seen
+
+
+def _is_number(word: str, separator: str) -> bool:
+    return _NUMBER.fullmatch(word) is not None and ("," not in word or separator != ",")
+
+
+def _values(cells: Sequence[Cell], separator: str, path: Path) -> list[float]:
+    for line, word in cells:
+        if not _is_number(word, separator):
+            raise ArgumentError(f"{path.name}, line {line}: {word[:40]!r} is not a number")
+    with_comma = next((cell for cell in cells if "," in cell[1]), None)
+    with_point = next((cell for cell in cells if "." in cell[1]), None)
+    if with_comma and with_point:
+        raise ArgumentError(
+            f"{path.name}: {with_comma[1]!r} in line {with_comma[0]} has a comma, {with_point[1]!r} in line "
+            f"{with_point[0]} a point; write all numbers with the same"
+        )
+    return [float(_FORTRAN_EXPONENT.sub("e", word.replace(",", "."))) for _, word in cells]

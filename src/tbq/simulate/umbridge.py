@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import re
 import time
@@ -10,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ from tbq.simulate.textfiles import flatten
 
 _QUESTION_TIMEOUT = 10.0  # seconds for the questions a server answers without running the model
 _BUSY = (502, 503, 504)  # answers of gateways and load balancers that pass
+_ELSEWHERE = (301, 302, 303, 307, 308)  # redirects
+_MOST = 256 * 2**20  # bytes of an answer: ten million numbers
+_SEEN = 4096  # bytes of an error that are looked at
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,18 @@ class UmBridgeModel:
         """Lengths of the model's input vectors; asks the server once."""
         answer = self._ask("InputSizes", {}, _QUESTION_TIMEOUT)
         sizes = answer.get("inputSizes")
-        if not isinstance(sizes, list) or not all(isinstance(s, int) and s >= 0 for s in sizes):
+        if not isinstance(sizes, list) or not all(type(s) is int and s >= 0 for s in sizes):
             raise OutputError(f"{self._who} answered nonsense to InputSizes: {json.dumps(answer)[:200]}")
         return sizes
 
     def models(self) -> list[str]:
         """Names of the models on the server."""
         answer = self._with_retries(lambda: _request(f"{self._base}/Info", None, _QUESTION_TIMEOUT))
-        return [str(m) for m in answer.get("models", [])]
+        models = answer.get("models")
+        if not isinstance(models, list) or not all(isinstance(m, str) for m in models):
+            got = json.dumps(answer)[:200]
+            raise OutputError(f"{self.url} answered nonsense to Info; is it a UM-Bridge server? Got {got}")
+        return models
 
     def check(self, n_parameters: int) -> None:
         """Ask the server for the model and its sizes: raises when it is not there, or takes another theta."""
@@ -123,11 +131,15 @@ def _request(url: str, content: bytes | None, timeout: float | None) -> dict[str
     """One exchange with the server, as JSON."""
     request = urllib.request.Request(url, content, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:
-            text = _read(response, timeout).decode(errors="replace")
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _reported(url, error) from None
+        try:
+            opener = urllib.request.build_opener(_Plain, _Secure, _NoRedirects)
+            with opener.open(request, timeout=timeout) as response:
+                text = _read(response, url).decode(errors="replace")
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _reported(url, error) from None
+    except SimulatorError:
+        raise
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError) and reason.errno is None:  # ours, not the network's
@@ -136,7 +148,7 @@ def _request(url: str, content: bytes | None, timeout: float | None) -> dict[str
         raise ServerUnreachableError(f"{url} could not be reached: {why}") from error
     try:
         answer = _from_json(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OutputError(f"{url} answered what is not JSON: {text[:200]}") from error
     if not isinstance(answer, dict):
         raise OutputError(f"{url} answered nonsense: {text[:200]}")
@@ -153,28 +165,96 @@ def _from_json(text: str) -> Any:
         return json.loads(re.sub(r"\binf\b", "Infinity", re.sub(r"\bnan\b", "NaN", text)))
 
 
-def _read(response: http.client.HTTPResponse, timeout: float | None) -> bytes:
-    """The whole answer; the socket's own timeout starts anew with every byte."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    content = b""
+def _read(response: http.client.HTTPResponse, url: str) -> bytes:
+    """The whole answer, unless it is endless."""
+    content = bytearray()
     while chunk := response.read1(65536):
         content += chunk
-        if deadline is not None and time.monotonic() > deadline:
-            raise TimeoutError
+        if len(content) > _MOST:
+            raise OutputError(f"{url} answered more than {_MOST >> 20} MiB")
     if response.length:
-        raise http.client.IncompleteRead(content, response.length)
-    return content
+        raise http.client.IncompleteRead(bytes(content), response.length)
+    return bytes(content)
 
 
 def _reported(url: str, error: urllib.error.HTTPError) -> SimulatorError:
-    text = error.read().decode(errors="replace")
+    if error.code in _ELSEWHERE:
+        where = error.headers.get("Location", "nowhere")[:200]
+        return ServerError(f"{url} sends us on to {where}; that is not followed: give the address of the model itself")
+    text = error.read(_SEEN).decode(errors="replace")
     try:
         return ServerError(f"{url} reported {_error_text(json.loads(text))}")
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         what = f"{url} answered {error.code} {error.reason}: {' '.join(text.split())[:200]}"
         return ServerUnreachableError(what) if error.code in _BUSY else ServerError(what)
 
 
 def _error_text(answer: Mapping[str, Any]) -> str:
     error = answer["error"]
-    return f"{error['type']}: {error['message']}" if isinstance(error, dict) and "type" in error else str(error)
+    return f"{error['type']}: {error.get('message', '')}" if isinstance(error, dict) and "type" in error else str(error)
+
+
+# --- in time ------------------------------------------------------------------------------------------------
+
+
+class _Timed(io.RawIOBase):
+    """What a socket has to say until the deadline. Its own timeout starts anew with every byte."""
+
+    def __init__(self, sock: Any, deadline: float) -> None:
+        self._socket, self._file, self._deadline = sock, sock.makefile("rb", buffering=0), deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if (left := self._deadline - time.monotonic()) <= 0.0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """Head and body of an answer, both before the deadline."""
+
+    def __init__(self, sock: Any, *arguments: Any, deadline: float, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Timed(sock, deadline))
+
+
+class _Connection(http.client.HTTPConnection):
+    """One deadline for connecting, asking and the answer."""
+
+    def connect(self) -> None:
+        if not isinstance(self.timeout, int | float):  # none was given
+            return super().connect()
+        deadline = time.monotonic() + self.timeout
+        self.response_class = partial(_Response, deadline=deadline)  # type: ignore[assignment]
+        super().connect()
+        self.sock.settimeout(max(deadline - time.monotonic(), 1e-3))
+        return None
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same, encrypted."""
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, request)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SecureConnection, request)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A question that is sent on would be asked again without its theta, or of somebody else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None

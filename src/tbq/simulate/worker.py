@@ -17,8 +17,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from tbq.common.arguments import floats
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
+from tbq.common.words import described
 from tbq.problem.evaluation import Status
 from tbq.simulate import child, processes
 from tbq.simulate.processes import Driver
@@ -26,6 +30,7 @@ from tbq.simulate.processes import Driver
 LogLikelihood = Callable[[Array], Any]
 
 _LOADING = 120.0  # seconds that a process may take to start and load the log-likelihood
+_PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.generic)
 
 
 class Answer(NamedTuple):
@@ -80,12 +85,18 @@ def call(log_likelihood: Portable, theta: Array, timeout: float | None, apart: b
         try:
             function = log_likelihood.get()
         except Exception as error:
-            return Answer(error=f"log_likelihood cannot be loaded: {type(error).__name__}: {error}")
+            return Answer(error=f"log_likelihood cannot be loaded: {described(error)}")
         return _answer(child.attempt(function, theta))
 
 
 def _answer(attempt: child.Attempt) -> Answer:
+    """In numbers and words, where they are to be had: another process may not be able to read anything else."""
     value, outputs, error, seconds, status, outage = attempt
+    try:
+        value, outputs = (v if isinstance(v, _PLAIN) else floats(v) for v in (value, outputs))
+    except Exception:
+        kind = type(value if outputs is None else outputs).__name__
+        value, outputs, error = None, None, f"the log-likelihood returned {kind}, not a number"
     return Answer(value, outputs, error, seconds, Status(status), outage)
 
 
@@ -111,8 +122,11 @@ def _call_apart(payload: bytes, theta: Array, timeout: float | None) -> Answer:
         process.finish() if answered else process.end()
         process.stdout.close()
     seconds = time.perf_counter() - start
-    with contextlib.suppress(EOFError, pickle.UnpicklingError):
+    try:
         return _answer(pickle.loads(data))
+    except Exception as error:  # no answer, half of one, or one that only its own process can read
+        if data.endswith(pickle.STOP):
+            return Answer(error=f"what the log-likelihood returned cannot be read: {described(error)}", seconds=seconds)
     if clock.expired:
         return Answer(error=f"no answer within {timeout:g} s", seconds=seconds, status=Status.TIMEOUT)
     message = f"its process ended with exit status {process.returncode}"
@@ -151,7 +165,7 @@ def _dumps(log_likelihood: LogLikelihood | None) -> bytes:
             "" if cloudpickle else "; with cloudpickle installed (pip install 'tbq[parallel]') closures can be sent too"
         )
         raise ArgumentError(
-            f"log_likelihood cannot be sent to another process ({type(error).__name__}: {error}); make it a function "
+            f"log_likelihood cannot be sent to another process ({described(error)}); make it a function "
             f"of a module and open files and connections within it{hint}"
         ) from error
 

@@ -36,8 +36,8 @@ class Side:
     """Which side of the border points are on: t = mean/sd of the process, and what correlations need."""
 
     latent: gps.Projection
-    sd: Array
-    t: Array
+    sd: Array  # (n,)
+    t: Array  # (n,)
 
     @property
     def probability(self) -> Array:
@@ -73,7 +73,7 @@ class Region:
             total += weight * np.exp((product * sine - squares) / (1.0 - sine**2))
         return total * top / (4.0 * np.pi)
 
-    def believe(self, z: Array) -> Region:
+    def condition_on_mean(self, z: Array) -> Region:
         """After a run at z that ends as expected."""
         latent = self.gp.project(z[None, :])
         _, site = probit.match(np.where(latent.mean > 0.0, 1.0, -1.0), latent.mean, latent.variance + _LEAST_VARIANCE)
@@ -136,12 +136,9 @@ class Bounded:
         """Mean and variance of log L where L is not zero."""
         return self.inner.log_likelihood(points.inner)
 
-    def log_spread(self, points: Points, gamma: float) -> Array:
-        return self.inner.log_spread(points.inner, gamma) - special.log_ndtr(points.side.t)
-
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
-        share = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
-        return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(share, -1.0 + 1e-12))
+        relative = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
+        return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(relative, -1.0 + 1e-12))
 
     def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
         return self.inner.log_ratio_diagonal(points.inner, gamma) - special.log_ndtr(points.side.t)
@@ -158,12 +155,12 @@ class Bounded:
         return new.side.probability * of_value + (self._border_shift(new, nodes) @ weights) ** 2
 
     def _border_shift(self, new: Points, nodes: Points) -> Array:
-        """By what share of itself (1 sd) a run at each new point moves E[F] at each node; (n_new, n_nodes)."""
+        """By what fraction of itself (1 sd) a run at each new point moves E[F] at each node; (n_new, n_nodes)."""
         p = new.side.probability
         return self.region.covariance(new.side, nodes.side) / np.outer(np.sqrt(p * (1.0 - p)), nodes.side.probability)
 
-    def believe(self, z: Array) -> Bounded:
-        return Bounded(self.inner.believe(z), self.region.believe(z))
+    def condition_on_mean(self, z: Array) -> Bounded:
+        return Bounded(self.inner.condition_on_mean(z), self.region.condition_on_mean(z))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Bounded]:
         for inner, region in zip(self.inner.alternatives(n, rng), self.region.alternatives(n, rng), strict=False):

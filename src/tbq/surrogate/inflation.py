@@ -9,18 +9,17 @@ import numpy as np
 
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.prior import Prior
+from tbq.problem.tuning import Tuning
 from tbq.surrogate.protocol import Surrogate
 
-_RELEVANT_DEPTH = 10.0  # nats of log L^γ below the best run within which a run's surprise counts
-_FLOOR = 0.02  # nats: no one is surprised by less
-_CAP = 25.0
-_KEPT = 30
-_PRIOR_RUNS = 5  # runs that the starting inflation is worth
-_MOST_INFLATION = 4.0
 
-
-def surprises(
-    surrogate: Surrogate[Any], gamma: float, prior: Prior, known: Sequence[Evaluation], new: Sequence[Evaluation]
+def squared_z(
+    surrogate: Surrogate[Any],
+    gamma: float,
+    prior: Prior,
+    known: Sequence[Evaluation],
+    new: Sequence[Evaluation],
+    tuning: Tuning,
 ) -> tuple[float, ...]:
     """Squared z-scores of new runs at points that matter, against what was predicted of them."""
     good = [e for e in new if e.status is Status.OK]
@@ -29,30 +28,36 @@ def surprises(
     y = np.array([e.log_likelihood for e in good])
     mean, variance = surrogate.log_likelihood(surrogate.at(prior.to_working(np.array([e.theta for e in good]))))
     best = max(e.log_likelihood for e in (*known, *good) if e.status is Status.OK)
-    matters = gamma * (best - np.maximum(y, mean)) < _RELEVANT_DEPTH
-    z = (y - mean) / np.hypot(np.sqrt(variance), _FLOOR)
-    return tuple(float(v) for v in np.minimum(z[matters] ** 2, _CAP))
+    matters = gamma * (best - np.maximum(y, mean)) < tuning.inflation_depth
+    z = (y - mean) / np.hypot(np.sqrt(variance), tuning.inflation_floor)
+    return tuple(float(v) for v in np.minimum(z[matters] ** 2, tuning.inflation_clip))
 
 
-def inflation(start: float, surprises: Sequence[float]) -> float:
-    """By how much to multiply standard deviations: never below the start, which 1 keeps as the paper has it."""
-    return float(np.clip(_learned(start, surprises), start, _MOST_INFLATION)) if start > 1.0 else 1.0
+def inflation(tuning: Tuning, squared_z: Sequence[float]) -> float:
+    """By how much to multiply standard deviations: never below the start; 1 where nothing is inflated."""
+    if not tuning.inflate:
+        return 1.0
+    start = tuning.inflation_start
+    return float(np.clip(_root_mean_square(start, tuning, squared_z), start, tuning.inflation_most))
 
 
-def supported(start: float, surprises: Sequence[float]) -> float:
-    """The share of inflated standard deviations that surprises speak for: runs are stopped by more, to be safe."""
-    return min(_learned(start, surprises) / inflation(start, surprises), 1.0) if start > 1.0 else 1.0
+def supported(tuning: Tuning, squared_z: Sequence[float]) -> float:
+    """The fraction of inflated standard deviations that predictions support: runs are stopped by more, to be safe."""
+    if not tuning.inflate:
+        return 1.0
+    learned = _root_mean_square(tuning.inflation_start, tuning, squared_z)
+    return min(learned / inflation(tuning, squared_z), 1.0)
 
 
-def deflation(start: float, surprises: Sequence[float]) -> float:
-    """By how much to multiply standard deviations in the mean of L, where runs surprised less than they might have.
+def deflation(tuning: Tuning, squared_z: Sequence[float]) -> float:
+    """By how much to multiply standard deviations in the mean of L, where predictions were better than they claimed.
 
     The mean exp(μ + ½σ²) is too high by about ½σ² where σ is too cautious.
     """
-    return min(_learned(1.0, surprises), 1.0) if start > 1.0 else 1.0
+    return min(_root_mean_square(1.0, tuning, squared_z), 1.0) if tuning.adjust_mean else 1.0
 
 
-def _learned(start: float, surprises: Sequence[float]) -> float:
-    """Root mean square of the last z-scores, the start being worth a few."""
-    recent = surprises[-_KEPT:]
-    return float(np.sqrt((_PRIOR_RUNS * start**2 + sum(recent)) / (_PRIOR_RUNS + len(recent))))
+def _root_mean_square(start: float, tuning: Tuning, squared_z: Sequence[float]) -> float:
+    """Of the last z-scores, the start being worth a few."""
+    recent, worth = squared_z[-tuning.inflation_memory :], tuning.inflation_runs
+    return float(np.sqrt((worth * start**2 + sum(recent)) / (worth + len(recent))))

@@ -17,12 +17,12 @@ import numpy as np
 from tbq.common.types import Array, IntArray
 from tbq.gp.fitting import hyperparameter_draws
 from tbq.gp.regression import GP, NUGGET, Projection
-from tbq.surrogate.protocol import WILD, rows_at
+from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
 
 _FEW_TERMS = 8  # after which nodes may be dropped
-_TAME = 0.7  # |a| of nodes that may be: with |a| up to five, what they add shrinks at least threefold per term
+_SMALL = 0.7  # |a| of nodes that may be: with |a| up to five, what they add shrinks at least threefold per term
 _MOST_TERMS = 120  # more than |a| of five nats needs
-_NEGLIGIBLE = 1e-10  # share of a sum that its further terms may have
+_NEGLIGIBLE = 1e-10  # fraction of a sum that its further terms may have
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Warp:
     """
 
     top: float
-    depth: float = 8.0
+    depth: float  # nats below the top from where on values are compressed
 
     def forward(self, g: Array) -> Array:
         below = np.maximum(self.top - g, 0.0)
@@ -55,9 +55,9 @@ class Points:
     """Mean and variance of the log-likelihood at points, linearised where the process is of a warped one."""
 
     latent: Projection
-    mean: Array
-    variance: Array
-    slope: Array
+    mean: Array  # (n,)
+    variance: Array  # (n,)
+    slope: Array  # (n,): dg/dh of the warp there
 
     def take(self, index: IntArray) -> Points:
         return Points(self.latent.take(index), self.mean[index], self.variance[index], self.slope[index])
@@ -114,9 +114,6 @@ class LogNormal:
         spread = np.minimum(self.deflation * gamma * np.sqrt(points.variance), self.cap)
         return gamma * points.mean + 0.5 * spread**2
 
-    def log_spread(self, points: Points, gamma: float) -> Array:
-        return gamma * np.sqrt(points.variance)
-
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
         return (self.inflation * gamma) ** 2 * self.covariance(a, b)
 
@@ -130,7 +127,7 @@ class LogNormal:
         """PEUR's double integral without pairing: Σ_kl w_k w_l (e^{a_k a_l} − 1) = Σ_n (Σ_k w_k a_kⁿ)²/n!."""
         return _double_sums(self._shift(new, nodes, gamma), weights)
 
-    def believe(self, z: Array) -> LogNormal:
+    def condition_on_mean(self, z: Array) -> LogNormal:
         mean = float(self.gp.project(z[None, :]).mean[0])
         return replace(self, gp=self.gp.condition(z, mean, self._new_noise))
 
@@ -145,17 +142,17 @@ class LogNormal:
     def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:
         """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes).
 
-        The excess over ``WILD`` is compressed into one nat.
+        The excess over ``SPREAD_CLIP`` is compressed into one nat.
         """
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
         predictive = new.slope * np.sqrt(new.latent.variance + noise)
         a = self.covariance(new, nodes)
         a *= (self.inflation * gamma / predictive)[:, None]
-        if _largest(a) > WILD:
-            wild = np.abs(a) > WILD
-            excess = np.abs(a[wild]) - WILD
-            a[wild] = np.sign(a[wild]) * (WILD + excess / (1.0 + excess))
+        if _largest(a) > SPREAD_CLIP:
+            large = np.abs(a) > SPREAD_CLIP
+            excess = np.abs(a[large]) - SPREAD_CLIP
+            a[large] = np.sign(a[large]) * (SPREAD_CLIP + excess / (1.0 + excess))
         return a
 
 
@@ -180,9 +177,9 @@ def _double_sums(a: Array, weights: Array) -> Array:
         if n % 2 == 0 and rest < 0.5 and np.all(2.0 * rest * term <= _NEGLIGIBLE * total):
             break
         if n % _FEW_TERMS == 0 and a.shape[1]:
-            wild = np.maximum(np.max(a, axis=0), -np.min(a, axis=0)) > _TAME
-            tame = sums - power[:, wild].sum(axis=1)
-            if np.all(2.0 * tame * (2.0 * sums + tame) / factorial <= _NEGLIGIBLE * total):
-                a, power = a[:, wild], power[:, wild]
+            large = np.maximum(np.max(a, axis=0), -np.min(a, axis=0)) > _SMALL
+            small = sums - power[:, large].sum(axis=1)
+            if np.all(2.0 * small * (2.0 * sums + small) / factorial <= _NEGLIGIBLE * total):
+                a, power = a[:, large], power[:, large]
         power *= a
     return total

@@ -21,7 +21,7 @@ from tbq.gp.fitting import hyperparameter_draws
 from tbq.gp.regression import GP, NUGGET, Projection
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
-from tbq.surrogate.protocol import WILD, rows_at
+from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
 
 _PAIRS_AT_ONCE = 2**18  # elements of a block of the double sum: it stays in the processor's cache
 
@@ -52,9 +52,9 @@ class Points:
     """Misfits and variances of all components at points, in units of the noise there; (components, n)."""
 
     latent: tuple[Projection, ...]
-    misfit: Array
-    variance: Array
-    slope: Array  # of the misfit in the process's value
+    misfit: Array  # (components, n)
+    variance: Array  # (components, n)
+    slope: Array  # (components, n): of the misfit in the process's value
     log_best: Array  # (n,): the log-likelihood if all components fitted
 
     def take(self, index: IntArray) -> Points:
@@ -71,7 +71,7 @@ class Outputs:
     """
 
     components: tuple[Component, ...]
-    outside: Array  # per experiment: squared misfit that no component carries
+    outside: Array  # (experiments,): squared misfit that no component carries
     likelihood: GaussianLikelihood
     prior: Prior
     inflation: float = 1.0
@@ -117,26 +117,25 @@ class Outputs:
         return total
 
     def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
-        return self._log_ratio_diagonal(points, gamma, self.inflation)
-
-    def log_spread(self, points: Points, gamma: float) -> Array:
-        return np.sqrt(self._log_ratio_diagonal(points, gamma, 1.0))
+        s = gamma * self.inflation**2 * points.variance
+        x = np.sqrt(gamma) * points.misfit / np.sqrt(1.0 + s)
+        return np.asarray(np.sum(log_mehler_diagonal(x, s / (1.0 + s)), axis=0))
 
     def revealed_log_ratio(self, new: Points, nodes: Points, gamma: float) -> Array:
         x, _ = self._standardised(nodes, gamma)
         total = np.zeros((len(new.log_best), len(nodes.log_best)))
-        for j, b in enumerate(self._shares(new, nodes, gamma)):
+        for j, b in enumerate(self._fractions(new, nodes, gamma)):
             total += log_mehler_diagonal(x[j], b**2)
-        return tame(total)
+        return clipped(total)
 
     def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
         x, _ = self._standardised(nodes, gamma)
-        shares = np.stack(list(self._shares(new, nodes, gamma)))  # (components, n_new, n_nodes)
+        fractions = np.stack(list(self._fractions(new, nodes, gamma)))  # (components, n_new, n_nodes)
         block = max(_PAIRS_AT_ONCE // len(weights) ** 2, 1)
-        parts = [_double_sum(shares[:, i : i + block], x, weights) for i in range(0, shares.shape[1], block)]
+        parts = [_double_sum(fractions[:, i : i + block], x, weights) for i in range(0, fractions.shape[1], block)]
         return np.concatenate(parts)
 
-    def believe(self, z: Array) -> Outputs:
+    def condition_on_mean(self, z: Array) -> Outputs:
         def known(c: Component) -> Component:
             mean = float(c.gp.project(z[None, :]).mean[0])
             return replace(c, gp=c.gp.condition(z, mean, float(np.min(c.gp.noise))))
@@ -170,24 +169,19 @@ class Outputs:
         wide = np.sqrt(1.0 + gamma * self.inflation**2 * points.variance)
         return np.sqrt(gamma) * points.misfit / wide, wide
 
-    def _log_ratio_diagonal(self, points: Points, gamma: float, inflation: float) -> Array:
-        s = gamma * inflation**2 * points.variance
-        x = np.sqrt(gamma) * points.misfit / np.sqrt(1.0 + s)
-        return np.asarray(np.sum(log_mehler_diagonal(x, s / (1.0 + s)), axis=0))
-
     def _covariances(self, a: Points, b: Points) -> Iterator[Array]:
         """Of each component's misfit, without inflation."""
         for j, component in enumerate(self.components):
             yield component.gp.covariance(a.latent[j], b.latent[j]) * np.outer(a.slope[j], b.slope[j])
 
-    def _shares(self, new: Points, nodes: Points, gamma: float) -> Iterator[Array]:
+    def _fractions(self, new: Points, nodes: Points, gamma: float) -> Iterator[Array]:
         """√γ a/√A of each component, (n_new, n_nodes): how much of a node's misfit a run at a new point reveals."""
         _, wide = self._standardised(nodes, gamma)
         for j, covariance in enumerate(self._covariances(new, nodes)):
             latent = new.latent[j]
             sd = np.abs(new.slope[j]) * np.sqrt(latent.variance + self.components[j].new_noise(latent.x))
-            share = np.sqrt(gamma) * self.inflation * covariance / sd[:, None] / wide[j]
-            yield np.clip(share, -1.0 + 1e-9, 1.0 - 1e-9)  # rounding where the new point is a node
+            fraction = np.sqrt(gamma) * self.inflation * covariance / sd[:, None] / wide[j]
+            yield np.clip(fraction, -1.0 + 1e-9, 1.0 - 1e-9)  # rounding where the new point is a node
 
 
 def log_mehler(x: Array, y: Array, r: Array) -> Array:
@@ -201,17 +195,17 @@ def log_mehler_diagonal(x: Array, r: Array) -> Array:
     return -0.5 * np.log(np.maximum(1.0 - r * r, 1e-12)) + x * x * r / (1.0 + r)
 
 
-def tame(log_ratio: Array) -> Array:
+def clipped(log_ratio: Array) -> Array:
     """Beyond four nats (squared) an expectation rests on events no one will see: the excess counts as one."""
-    excess = np.maximum(log_ratio - WILD**2, 0.0)
-    return np.minimum(log_ratio, WILD**2) + excess / (1.0 + excess)
+    excess = np.maximum(log_ratio - SPREAD_CLIP**2, 0.0)
+    return np.minimum(log_ratio, SPREAD_CLIP**2) + excess / (1.0 + excess)
 
 
-def _double_sum(shares: Array, x: Array, weights: Array) -> Array:
-    """Σ_kl w_k w_l (ρ⁺_kl − 1), for shares (components, n, nodes) and standardised misfits (components, nodes)."""
-    n, k = shares.shape[1:]
+def _double_sum(fractions: Array, x: Array, weights: Array) -> Array:
+    """Σ_kl w_k w_l (ρ⁺_kl − 1), for fractions (components, n, nodes) and standardised misfits (components, nodes)."""
+    n, k = fractions.shape[1:]
     exponent, product = np.zeros((n, k, k)), np.ones((n, k, k))
-    for b, xj in zip(shares, x, strict=True):
+    for b, xj in zip(fractions, x, strict=True):
         r = b[:, :, None] * b[:, None, :]
         squared = r * r
         gap = 1.0 - squared
@@ -221,5 +215,5 @@ def _double_sum(shares: Array, x: Array, weights: Array) -> Array:
         r -= squared
         r /= gap
         exponent += r
-    ratio = np.expm1(tame(exponent - 0.5 * np.log(np.maximum(product, 1e-300))))
+    ratio = np.expm1(clipped(exponent - 0.5 * np.log(np.maximum(product, 1e-300))))
     return np.asarray(np.einsum("nkl,k,l->n", ratio, weights, weights, optimize=True))

@@ -22,8 +22,8 @@ from scipy.spatial import distance
 from tbq.common.types import Array, IntArray
 
 # The most nats (1 sd) that anything is believed to move the log-likelihood by. Beyond, expectations of exponentials
-# rest on events no one will see, and a few wild points would rule.
-WILD = 4.0
+# rest on events no one will see, and a few points of large spread would rule.
+SPREAD_CLIP = 4.0
 _SAME = 1e-9  # points this close in working coordinates are one run
 
 
@@ -59,9 +59,6 @@ class Surrogate(Protocol[P]):
     def log_mean(self, points: P, gamma: float) -> Array:
         """log E[L^γ], shape (n,)."""
 
-    def log_spread(self, points: P, gamma: float) -> Array:
-        """How many nats L^γ may well lie above its mean, without inflation, shape (n,)."""
-
     def log_ratio(self, a: P, b: P, gamma: float) -> Array:
         """log ρ between two sets of points, shape (n, m)."""
 
@@ -74,7 +71,7 @@ class Surrogate(Protocol[P]):
     def revealed_variance(self, new: P, nodes: P, weights: Array, gamma: float) -> Array:
         """Σ_kl w_k w_l (ρ⁺(z_k, z_l) − 1) for a run at each new point, shape (n_new,)."""
 
-    def believe(self, z: Array) -> Self:
+    def condition_on_mean(self, z: Array) -> Self:
         """The surrogate after a run at one point z that returns just what is expected there."""
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Self]:

@@ -12,6 +12,7 @@ from tbq.common.types import Array
 from tbq.gp import fitting
 from tbq.gp import regression as gps
 from tbq.gp.kernels import BY_NAME, KernelChoice
+from tbq.problem.tuning import Tuning
 from tbq.surrogate.lognormal import LogNormal, Warp
 
 
@@ -25,13 +26,6 @@ class Model(NamedTuple):
     basis: gps.Basis
     warped: bool = False
     shaped: bool = False
-
-
-_DEPTH = 10.0  # nats of log L^γ below the maximum from where on shaped noise grows
-_SLOPE = 0.1  # sd of that noise per nat
-_GROWTH = 1.2  # of the data, after which all models compete again
-_RECONSIDER = 5  # fits after which those do that were not far behind
-_HOPELESS = 30.0  # nats: far behind
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ def pace(n: int) -> int:
 
 
 def fit(
-    x: Array, y: Array, noise: Array, choice: KernelChoice, gamma: float, memory: Memory
+    x: Array, y: Array, noise: Array, choice: KernelChoice, gamma: float, memory: Memory, tuning: Tuning
 ) -> tuple[LogNormal, Memory]:
     """Condition the model in use on all data; when it is due refit it, and when that is due let all compete.
 
@@ -81,21 +75,22 @@ def fit(
     """
     n, model = len(y), memory.model
     if model is not None and n - memory.fitted_at < pace(n):
-        surrogate, _ = _surrogate(x, y, noise, model, memory.gamma, memory.warm[model], known=memory.last)
+        surrogate, _ = _surrogate(x, y, noise, model, memory.gamma, tuning, memory.warm[model], known=memory.last)
         return surrogate, replace(memory, last=surrogate.gp)
-    everyone = n >= _GROWTH * memory.contest_at
+    everyone = n >= tuning.contest_growth * memory.contest_at
     models = competitors(choice, x.shape[1]) if everyone else list(memory.contenders)
-    due = everyone or model is None or n - memory.chosen_at >= _RECONSIDER * pace(n)
+    due = everyone or model is None or n - memory.chosen_at >= tuning.contest_every * pace(n)
     if model is not None and not due:
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
-    fitted = {m: _surrogate(x, y, noise, m, gamma, memory.warm.get(m), search=True, cold=cold) for m in models}
+    fitted = {m: _surrogate(x, y, noise, m, gamma, tuning, memory.warm.get(m), search=True, cold=cold) for m in models}
     best = max(fitted, key=lambda m: fitted[m][1])
+    near = tuple(m for m in fitted if fitted[m][1] > fitted[best][1] - tuning.contest_margin)
     memory = replace(
         memory,
         model=best,
         contest_at=n if everyone else memory.contest_at,
-        contenders=tuple(m for m in fitted if fitted[m][1] > fitted[best][1] - _HOPELESS) if due else memory.contenders,
+        contenders=near if due else memory.contenders,
         chosen_at=n if due else memory.chosen_at,
         fitted_at=n,
         gamma=gamma,
@@ -111,6 +106,7 @@ def _surrogate(
     noise: Array,
     model: Model,
     gamma: float,
+    tuning: Tuning,
     warm: Array | None,
     *,
     search: bool = False,
@@ -118,12 +114,12 @@ def _surrogate(
     known: gps.GP | None = None,
 ) -> tuple[LogNormal, float]:
     """One model at given hyperparameters, or at its best ones, and its score."""
-    warp = Warp(float(np.max(y))) if model.warped else None
+    warp = Warp(float(np.max(y)), tuning.warp_depth) if model.warped else None
     values = y if warp is None else warp.forward(y)
     if warp is not None:
         noise = noise / warp.inverse(values)[1] ** 2
     if model.shaped:
-        noise = noise + (_SLOPE * np.maximum(np.max(y) - y - _DEPTH / gamma, 0.0)) ** 2
+        noise = noise + (tuning.deep_noise_slope * np.maximum(np.max(y) - y - tuning.deep_noise_from / gamma, 0.0)) ** 2
     kernel = BY_NAME[model.kernel]
     if search or warm is None:
         gp = fitting.fit(x, values, noise, kernel, model.basis, warm, cold)
@@ -132,10 +128,15 @@ def _surrogate(
     return LogNormal(gp, warp=warp), gp.score + (warp.log_jacobian(y) if warp else 0.0)
 
 
-def rivals(x: Array, y: Array, noise: Array, gamma: float, memory: Memory) -> list[tuple[LogNormal, float]]:
+def rivals(
+    x: Array, y: Array, noise: Array, gamma: float, memory: Memory, tuning: Tuning
+) -> list[tuple[LogNormal, float]]:
     """The other models that were not far behind, each with the nats that it is behind the one in use."""
     if memory.model is None:
         return []
-    scored = {m: _surrogate(x, y, noise, m, gamma, memory.warm[m]) for m in {memory.model, *memory.contenders}}
+    scored = {
+        m: _surrogate(x, y, noise, m, gamma, tuning, memory.warm[m])
+        for m in dict.fromkeys((memory.model, *memory.contenders))
+    }
     best = scored.pop(memory.model)[1]
     return [(surrogate, max(best - score, 0.0)) for surrogate, score in scored.values()]

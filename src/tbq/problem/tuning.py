@@ -1,0 +1,104 @@
+"""The numbers that decide a run's statistics, in one place.
+
+They hold for every problem: none is an option of the user's. A journal's header has them, since a journal replays only
+with the tuning that it was written with; the studies in ``bench`` and ``benchmarks`` vary them by the same object. What
+guards a formula against rounding stays beside that formula. "Measured in" names the page of docs/benchmarks that has
+the numbers; where none is named, the value was reasoned and has not been varied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Nats are natural units of the log-likelihood, ε is the tolerance of the final stage, γ the tempering."""
+
+    # --- stopping ---
+    in_a_row: int = 2  # updates that must meet the tolerance: one that is small for once proves little
+    intermediate: float = 2.5  # tolerance of intermediate stages in ε: they only have to lead on (ablation)
+    bound_factor: float = 10.0  # of ε, below which the upper bound must be before the exact value counts (choices)
+    assess_before_end: bool = True  # take the evidence by fresh quadrature and over rival models first (ablation)
+    coarse_before_check: bool = True  # with fewer points where check runs follow: a quarter of the time (ablation)
+    part_limit: float = 1.0  # ε that each part of the error may have at the end
+    poor_quadrature: float = 0.1  # error of log Z by fresh quadrature from which on its points miss something
+    fewest_runs: int = 3  # successful runs without which there is no surrogate
+    hopeless_runs: int = 50  # failed runs, none of them a success, after which a run ends
+
+    # --- checks by fresh runs (ablation: "no check runs") ---
+    check_runs: bool = True  # whether they are made where log-likelihoods of more than two parameters are learned
+    check_rms: float = 5.0  # ε that the root mean square of the residuals that matter may have
+    check_error: float = 2.0  # ε that the error of the evidence which the posterior draws among them imply may have
+    check_clip: float = 3.0  # nats at which a residual is clipped, so that a single one does not rule
+    check_depth: float = 0.05  # fraction of the posterior below whose log-likelihoods a run does not matter
+    check_crowd: int = 20  # members of the population of which the most uncertain one is run
+
+    # --- stages and populations ---
+    prior_fraction: float = 0.2  # of every population: fresh points of the prior; no region goes unseen (ablation)
+    design: Literal["lhs", "sobol"] = "sobol"  # of the population
+    most_stages: int = 60  # climbed at once where stages cost no runs
+
+    # --- exploration (ablation) ---
+    explore_every: int = 5  # one chosen point in so many explores where the stages do not look; 0 for none
+    explore_cov: float = 1.5  # coefficient of variation of the weights of an exploring target: how flat it is
+    explore_reach: float = 1.5  # distances between two members of a population that a point may lie beyond one of them
+
+    # --- search ---
+    nodes: int = 300  # quadrature nodes of acquisition functions and variances
+    candidates: int = 1000  # points that are ranked in each search
+    climb_up_to: int = 6  # parameters up to which search="auto" climbs: gradients by differences cost 2d values
+    suspects: int = 50  # heaviest points of a quadrature among which a run is chosen where its error is large
+
+    # --- the belief about L (ablation) ---
+    mean_cap: float = 1.0  # nats: largest γσ in E[L^γ] = exp(γμ + ½ min(γσ, cap)²); 0 is biased, infinity explodes
+    adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
+    inflate: bool = True  # multiply standard deviations by what earlier predictions were off by; False is the paper's
+    inflation_start: float = 1.5  # factor before any prediction was tested: a fitted process is too sure of itself
+    inflation_most: float = 4.0  # factor that it never exceeds
+    inflation_runs: int = 5  # tested predictions that the start is worth
+    inflation_memory: int = 30  # last tested predictions that count
+    inflation_clip: float = 25.0  # squared z-score at which one prediction is clipped
+    inflation_depth: float = 10.0  # nats of log L^γ below the best run within which a prediction counts
+    inflation_floor: float = 0.02  # nats added to the standard deviation of a prediction: nobody is blamed for less
+    noise_sd: float = 1e-3  # what the process may miss a value by: nats, or standard deviations of an output's noise
+
+    # --- which model of the log-likelihood ---
+    warp_depth: float = 8.0  # nats below the best from where on a warped model compresses values
+    deep_noise_from: float = 10.0  # nats of log L^γ below the best from where on a model with shaped noise has any
+    deep_noise_slope: float = 0.1  # its standard deviation per nat of depth beyond that
+    contest_growth: float = 1.2  # factor of the number of runs after which all models compete again
+    contest_every: int = 5  # fits after which those do that were not far behind
+    contest_margin: float = 30.0  # nats of score behind the best at which a model is far behind
+    rival_scale: float = 4.0  # nats of score behind that make a rival e times less plausible: scores err by as much
+    rival_clip: float = 1.0  # squared nats of log Z by which a rival may differ: beyond, it knows nothing
+
+    # --- the final quadrature ---
+    alternatives: int = 12  # surrogates with other hyperparameters over which the evidence is taken
+    alternative_points: int = 2**11  # points at which they are compared; half of them in a coarse assessment
+    pilot_points: int = 2**12  # importance points from which the final mixture is fitted; do for a coarse assessment
+    importance_points: int = 2**14  # importance points of the final rule, to begin with
+    most_importance_points: int = 2**16  # where fewer are not enough
+    fine_quadrature: float = 0.5  # Monte Carlo error, in ε, at which no more points are taken
+    good_quadrature: float = 0.02  # Monte Carlo error of log Z above which the populations of all stages are asked too
+    mbar_points: int = 2**13  # of those, together
+    plenty: float = 3.0  # effective weighted points per posterior draw from which on draws are taken from them
+
+    # --- outputs (outputs, rough) ---
+    few_outputs: int = 8  # outputs of one experiment that are modelled as they are, without principal components
+    neglected: float = 1e-3  # summed variance, in squared noise, of the principal components left out
+    most_components: int = 60  # principal components of one experiment
+    repeatable: float = 1e-5  # relative error of an output, in units of its spread, that a simulator may have
+    positive_beyond: float = 3.0  # noise sd above zero from which on an observed value allows a logarithm
+    forms_every: int = 5  # runs after which kernel and logarithm of each output are chosen again
+    output_margin: float = 1.5  # factor of the stated error: a kink in an output can fool its process
+    output_least_runs: int = 20  # runs before outputs are compared with log-likelihoods
+    output_compare_every: int = 5  # runs after which they are compared again
+    output_depth: float = 10.0  # nats below the best run within which predictions are compared
+    output_least_near: int = 8  # runs within that depth without which nothing is decided
+    output_nodes: int = 150  # quadrature nodes of the comparison
+    rough_depth: float = 50.0  # nats below the best run within which leave-one-out residuals of an output count
+    rough_inflation: float = 1.6  # factor of inflation from which on outputs are said to be rough
+    disagreement: float = 3.0  # standard deviations between two evidences that are not chance
+    vague: float = 0.3  # coefficient of variation above which the evidence by log-likelihoods contradicts nothing
