@@ -12,7 +12,7 @@ from typing import Any
 from tbq import problems
 from tbq.baselines.integrate import Integral, integrate
 from tbq.baselines.tmcmc import SampledPosterior, tmcmc
-from tbq.common.errors import TbqError
+from tbq.common.errors import TbqError, Transient
 from tbq.common.version import __version__
 from tbq.engine.records import Stop
 from tbq.problem.likelihood import GaussianLikelihood
@@ -33,6 +33,7 @@ __all__ = [
     "Session",
     "Stop",
     "TbqError",
+    "Transient",
     "__version__",
     "compare",
     "infer",

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from tbq.cli import casefile, status
 from tbq.cli.app import app
 from tbq.common.words import duration
 from tbq.problem.evaluation import Status
-from tbq.run import journal
+from tbq.run import journal, outage
 from tbq.simulate.textfiles import read_csv
 
 ROOT = Path(__file__).parents[2]
@@ -252,7 +253,7 @@ def listen_to_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(spring, tmp_path, how):
     run = [TBQ, "run", str(spring(STUCK)), "--out", "stopped"]
     with subprocess.Popen(run, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_interrupts) as process:  # noqa: PLW1509
@@ -373,3 +374,93 @@ def test_durations():
         "2.5 h",
         "4.6 days",
     ]
+
+
+# --- outages ------------------------------------------------------------------------------------------------
+
+AWAY = "import os\n    if os.path.exists('away'):\n        raise {error}\n    return theta"
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    monkeypatch.setattr(outage, "_FIRST", 0.01)
+
+
+def test_a_run_whose_licence_is_away_is_paused_and_resumed(spring, tmp_path, quickly):
+    import_tbq = AWAY.format(error="__import__('tbq').Transient('no licence')")
+    path = spring(import_tbq, ("[run]", "[run]\npatience = 0.05"))
+    (tmp_path / "away").touch()
+    paused = cli("run", path)
+    assert paused.exit_code == 75
+    assert "Transient: no licence" in paused.output
+    assert "When that is repaired, `tbq resume runs/spring` goes on." in paused.output
+    account = cli("status", tmp_path / "runs/spring").output
+    assert "was paused: Transient: no licence. When that is repaired, `tbq resume" in account
+    assert "runs           0 of at most 40: none yet; 12 out" in account
+    assert re.search(r"outages        \d waits; the last .* ago: Transient: no licence", account)
+    assert cli("report", tmp_path / "runs/spring").exit_code == 0
+    page = (tmp_path / "runs/spring/report.html").read_text()
+    assert tbq.Stop.PAUSED.value in page
+    assert "Paused for: Transient: no licence" in page
+    (tmp_path / "away").unlink()
+    assert cli("resume", tmp_path / "runs/spring").exit_code == 0
+    (tmp_path / "runs/spring").rename(tmp_path / "a")
+    assert cli("run", path).exit_code == 0
+    assert evidence_of(tmp_path / "a") == evidence_of(tmp_path / "runs/spring")
+
+
+def test_failures_are_forgotten_on_request(spring, tmp_path):
+    path = spring(AWAY.format(error="ValueError('no licence')"), ("[run]", "[run]\noutage_after = [inf, inf]"))
+    (tmp_path / "away").touch()
+    done = cli("run", path)
+    assert done.exit_code == 0
+    assert "40 failed" in done.output
+    account = cli("status", tmp_path / "runs/spring").output
+    assert "40 runs in a row, 0 to 39, failed alike (ValueError: no licence)." in account
+    assert f"If that was an outage, `tbq resume {tmp_path}/runs/spring --retry-failed` runs them again" in account
+    (tmp_path / "away").unlink()
+    assert "40 failed" in cli("resume", tmp_path / "runs/spring").output
+    again = cli("resume", tmp_path / "runs/spring", "--retry-failed")
+    assert again.exit_code == 0
+    assert "failed" not in again.output
+    log_evidence, sd = map(float, evidence_of(tmp_path / "runs/spring"))
+    assert log_evidence == pytest.approx(np.log(EXACT), abs=3 * sd)
+
+
+def test_exit_codes_may_be_named_as_transient(spring, tmp_path, quickly):
+    (tmp_path / "sim.sh").write_text("test -e FOLDER/away && exit 75\necho $1\n".replace("FOLDER", str(tmp_path)))
+    command = 'command = ["sh", "sim.sh", "{k}"]\nfiles = ["sim.sh"]\noutput = "stdout.txt"\ntransient = [75]'
+    settings = ("[run]", "[run]\npatience = 0.0")
+    path = spring("", (f'python = "{_module(tmp_path)}:force"', command), settings)
+    (tmp_path / "away").touch()
+    paused = cli("run", path)
+    assert paused.exit_code == 75
+    assert "exit code 75, which is transient" in paused.output
+    (tmp_path / "away").unlink()
+    done = cli("resume", tmp_path / "runs/spring")
+    assert done.exit_code == 0
+    assert "Converged after" in done.output
+
+
+def test_a_server_that_is_not_there_is_to_be_tried_again_later(spring, tmp_path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    path = spring("", (f'python = "{_module(tmp_path)}:force"', f'url = "{url}"\nname = "m"\nretries = 0'))
+    for command in ("check", "run"):
+        done = cli(command, path)
+        assert done.exit_code == 75
+        assert "could not be reached" in done.output
+
+
+def test_a_run_that_waits_says_so_from_another_terminal(tmp_path, monkeypatch):
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path, seed=0) as session:
+        (p,) = session.ask()
+        session.note_outage("no licence.\nReally not.", [p.id], 120.0)
+        assert re.search(r"is paused, and tries again in (2.0 min|1\d\d s): no licence$", status.lines(tmp_path)[0])
+        session.note_outage("no licence", [p.id], 0.0)
+        assert "was paused, and tries again now: no licence" in status.lines(tmp_path)[0]
+        session.note_outage("no licence", [p.id], None)  # given up, and resumed
+        assert "runs; the last news" in status.lines(tmp_path)[0]
+        session.tell(p.id, log_likelihood=0.0)
+        assert status.lines(tmp_path)[-1].startswith("outages        3 waits; the last ")

@@ -197,6 +197,17 @@ def test_how_it_is_run(case):
     assert "executor" not in case().arguments()
 
 
+def test_outages_are_part_of_a_case(case, tmp_path):
+    run = "[run]\noutage_after = [3, inf]\npatience = 7\nretry_failed = true\n[data]"
+    command = 'command = ["echo", "{k1}", "{k2}"]\noutput = "stdout.txt"\ntransient = [75, 69]'
+    c = case(("[data]", run), ('python = "spring:outputs"', command))
+    a = c.arguments()
+    assert (a["outage_after"], a["patience"], a["retry_failed"]) == ((3, np.inf), 7.0, True)
+    assert c.simulator().transient == [75, 69]
+    (tmp_path / "again.toml").write_text(c.to_toml())
+    assert casefile.load(tmp_path / "again.toml") == c
+
+
 def test_run_settings_are_the_arguments_of_infer():
     ours = {name: field.default for name, field in RunTable.model_fields.items() if name != "workers"}
     theirs = {p.name: p.default for p in inspect.signature(tbq.infer).parameters.values() if p.kind is p.KEYWORD_ONLY}
@@ -267,6 +278,18 @@ def test_run_settings_are_the_arguments_of_infer():
         ("[data]", '[run]\nalgorithm = "tqb"\n[data]', "run.algorithm must be one of 'tbq', 'bq'; got 'tqb'"),
         ("[data]", "[run]\ntolerance = 3\n[data]", "run.tolerance must be a number between 0 and 1, or a pair"),
         ("[data]", "[run]\nn_initial = 2.5\n[data]", "run.n_initial must be a valid integer; got 2.5"),
+        (
+            "[data]",
+            "[run]\noutage_after = [1, 8]\n[data]",
+            "run.outage_after: must be two whole numbers of at least 2, of failures in a row",
+        ),
+        ("[data]", "[run]\npatience = -1.0\n[data]", "run.patience must be greater than or equal to 0; got -1.0"),
+        ("[data]", "[run]\nretry_failed = 1\n[data]", "run.retry_failed must be a valid boolean; got 1"),
+        (
+            'python = "spring:outputs"',
+            'command = ["awk"]\noutput = "x"\ntransient = [true]',
+            "model.transient[0] must be a valid integer; got True",
+        ),
         ("[data]", "[run]\nworkers = 0\n[data]", "run.workers must be greater than or equal to 1; got 0"),
         (
             "[parameters]",

@@ -256,9 +256,38 @@ def test_nothing_learned():
     def never(theta):
         raise ValueError("no licence")
 
-    result = tbq.infer(never, BOX, seed=0, max_evaluations=12)
+    result = tbq.infer(never, BOX, seed=0, max_evaluations=12, outage_after=(np.inf, np.inf))
     assert failing(result) == {"successful runs"}
     assert "no licence" in result.summary()
+
+
+def test_an_outage_is_told_from_a_theta_that_fails():
+    def away(theta):
+        raise tbq.Transient("no licence")
+
+    (finding,) = diagnostics.findings(tbq.infer(away, BOX, seed=0, max_evaluations=12, patience=0.0))
+    assert finding.sentence == tbq.Stop.PAUSED.value
+    assert "Repair what is out of order" in finding.advice
+    calls = []
+
+    def sometimes(theta):
+        calls.append(0)
+        if 4 <= len(calls) < 10:
+            raise ValueError("no licence")
+        return one_mode(theta)
+
+    advice = by_name(tbq.infer(sometimes, BOX, seed=0, population=512, max_evaluations=24))["failed runs"].advice
+    assert "6 runs in a row, 3 to 8, failed alike (ValueError: no licence). If that was an outage" in advice
+    assert "retry_failed=True" in advice
+
+    def soft(theta):
+        if theta[0] > 2.0:
+            raise ValueError("too soft")
+        return one_mode(theta)
+
+    advice = by_name(tbq.infer(soft, BOX, seed=0, population=512, max_evaluations=24))["failed runs"].advice
+    assert "outage" not in advice
+    assert "constraint of the prior" in advice
 
 
 def test_a_run_that_ended_before_anything_was_learned_has_passed_nothing():

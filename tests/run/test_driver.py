@@ -22,6 +22,8 @@ from tbq.problem.evaluation import Status
 from tbq.run import journal
 from tbq.simulate import worker
 
+NEVER = (np.inf, np.inf)  # failures alike that are an outage
+
 
 @pytest.fixture(scope="module")
 def plain():
@@ -170,7 +172,7 @@ class Odd:
     ("outputs", "message"), [(np.zeros((2, 2)), r"outputs have shape \(2, 2\)"), ("ab", "outputs are str, not numbers")]
 )
 def test_odd_outputs_are_failures(outputs, message):
-    result = infer(Odd(outputs), 12)
+    result = infer(Odd(outputs), 12, outage_after=NEVER)
     assert set(statuses(result)) == {Status.FAILED}
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(result.evaluations[0].message)
@@ -302,12 +304,14 @@ def test_work_that_somebody_cancelled_is_done_again():
 
 
 def test_an_exit_is_a_failure():
-    result = infer(lambda theta: sys.exit("licence expired"), 12)
+    result = infer(lambda theta: sys.exit("licence expired"), 12, outage_after=NEVER)
     assert {e.message for e in result.evaluations} == {"SystemExit: licence expired"}
 
 
 def test_what_a_process_of_its_own_cannot_return_is_said():
-    answer = worker.call(worker.Portable(lambda theta: threading.Lock()), np.zeros(2), 20.0, True, ("run", 0, 0))
+    answer = worker.call(
+        worker.Portable(lambda theta: threading.Lock()), np.zeros(2), 20.0, True, worker.Ticket("run", 0)
+    )
     assert answer.error == "the log-likelihood returned lock, not a number"
 
 

@@ -180,7 +180,8 @@ def test_a_callable_acquisition_function():
     ],
 )
 def test_what_a_bad_likelihood_returns_is_recorded(bad, message):
-    result = tbq.infer(bad, PRIOR, seed=0, max_evaluations=13)
+    result = tbq.infer(bad, PRIOR, seed=0, max_evaluations=13, outage_after=(np.inf, np.inf))
+    assert len(result.evaluations) == 13
     assert all(e.status is Status.FAILED for e in result.evaluations)
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(result.evaluations[0].message)
@@ -239,6 +240,12 @@ def test_a_pool_that_breaks_ends_the_run_with_what_is_known():
         ({"batch_size": 1.5}, "batch_size must be a whole number of at least 1; got 1.5"),
         ({"retries": None}, "retries must be a whole number of at least 0; got None"),
         ({"timeout": "x"}, "timeout must be a positive number of seconds, or None; got 'x'"),
+        ({"outage_after": 5}, "outage_after must be two whole numbers of at least 2, .*; got 5"),
+        ({"outage_after": (1, 8)}, r"outage_after must be .*; got \(1, 8\)"),
+        ({"outage_after": (5, 8.5)}, r"outage_after must be .*; got \(5, 8.5\)"),
+        ({"outage_after": (5, None)}, "outage_after must be"),
+        ({"patience": -1}, "patience must be a number of seconds that is not negative; got -1"),
+        ({"patience": "long"}, "patience must be a number of seconds .*; got 'long'"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):

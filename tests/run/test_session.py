@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kill_loop import OPTIONS, PRIOR, log_likelihood
+from kill_loop import MODES, OPTIONS, PRIOR, log_likelihood
 from scipy import stats
 
 import tbq
@@ -282,16 +282,16 @@ def test_the_seed_of_a_journal_is_kept(tmp_path):
     tbq.Session(PRIOR, journal=tmp_path, **options).close()  # the refusal gave the lock back
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_killed_at_random_moments_nothing_is_lost_or_run_twice(tmp_path, batch, whole):
-    command = [sys.executable, str(SCRIPT), str(tmp_path), "8", str(batch), str(batch)]
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "spawned"])  # which is slow to start
+def test_killed_at_random_moments_nothing_is_lost_run_twice_or_left_running(tmp_path, mode, whole):
+    command = [sys.executable, str(SCRIPT), str(tmp_path), "5", "1", mode]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=120).stdout
     report = json.loads(output)
     assert report["killed"] >= 3
-    assert (report["lost"], report["again"]) == (0, 0)
+    assert [report[name] for name in ("lost", "again", "beside", "orphans")] == [0, 0, 0, 0]
     assert len(report["theta"]) == OPTIONS["max_evaluations"]
-    if batch == 1:
+    if mode == "here":
         np.testing.assert_array_equal(report["theta"], thetas(whole[0]))
 
 

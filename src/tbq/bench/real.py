@@ -15,7 +15,8 @@ from tbq.bench import studies
 from tbq.common.types import Array
 from tbq.engine import State
 from tbq.result.result import Result
-from tbq.run.driver import Plan, drive
+from tbq.run.driver import drive
+from tbq.run.sender import Plan
 from tbq.run.session import Session
 
 BUDGETS = (20, 40, 80, 160)  # runs after which a run is asked what it would say if it were stopped

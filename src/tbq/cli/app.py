@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.box import SIMPLE
@@ -18,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from tbq.common.errors import TbqError
+from tbq.common.errors import TbqError, Transient
 from tbq.common.words import printable
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ app.add_typer(bench_app, name="bench")
 CaseFile = Annotated[Path, typer.Argument(help="The case file.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(help="The folder of the run.", show_default=False)]
 CASE = "case.toml"
+_PAUSED = 75  # exit code of a run that is to be tried again later, as sendmail and schedulers have it (EX_TEMPFAIL)
 
 
 @app.command("check")
@@ -72,8 +72,13 @@ def run_case(
 
 
 @app.command("resume")
-def resume(folder: Folder) -> None:
-    """Go on with a run that was interrupted. No finished evaluation is made again."""
+def resume(
+    folder: Folder,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Forget the runs that failed, and make them again.")
+    ] = False,
+) -> None:
+    """Go on with a run that was interrupted or paused. No finished evaluation is made again."""
     from tbq.cli import casefile
     from tbq.run import journal
 
@@ -82,7 +87,7 @@ def resume(folder: Folder) -> None:
             raise TbqError(f"there is no {CASE} here; give the folder of a run that `tbq run` began")
         if not (folder / journal.FILE).exists():
             raise TbqError(f"nothing was begun here; `tbq run {folder / CASE} --out {folder}` begins")
-        _infer(casefile.load(folder / CASE), folder)
+        _infer(casefile.load(folder / CASE), folder, retry_failed=retry_failed)
 
 
 @app.command("status")
@@ -126,9 +131,10 @@ def make_report(
                 break
 
 
-def _infer(case: casefile.Case, folder: Path) -> None:
+def _infer(case: casefile.Case, folder: Path, **changed: Any) -> None:
     """Run a resolved case, or go on with it, and leave what it finds in its folder."""
     from tbq.cli.precheck import ready
+    from tbq.engine.records import Stop
     from tbq.result.export import write_csv
     from tbq.run import journal
     from tbq.run.infer import infer
@@ -143,15 +149,19 @@ def _infer(case: casefile.Case, folder: Path) -> None:
     typer.echo(f"{title}Running in {folder}; `tbq status {folder}` shows how it is doing.", err=True)
     terminal = sys.stderr.isatty()
     with _interruptible(folder):
-        result = infer(
-            log_likelihood, prior, journal=folder, progress="rich" if terminal else "plain", **case.arguments()
-        )
+        progress: Literal["rich", "plain"] = "rich" if terminal else "plain"
+        result = infer(log_likelihood, prior, journal=folder, progress=progress, **{**case.arguments(), **changed})
     summary = result.summary()
     (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
     write_csv(folder / "samples.csv", prior.names, result.samples)
     with suppress(OSError, ValueError):  # the model may have closed what we would print to
         typer.echo(summary)
         typer.echo(f"\nSummary, posterior samples, journal and the resolved case are in {folder}")
+    if result.stop is Stop.PAUSED:
+        with suppress(OSError, ValueError):
+            seen = printable(result.outage)
+            typer.echo(f"Paused: {seen}\nWhen that is repaired, `tbq resume {folder}` goes on.", err=True)
+        raise typer.Exit(_PAUSED)
 
 
 @contextmanager
@@ -162,28 +172,26 @@ def _spoken(subject: Path) -> Iterator[None]:
     except TbqError as error:
         first, *others = printable(str(error)).splitlines() or [""]
         typer.echo("\n  ".join([f"{subject}: {first}" if not others else f"{subject}:\n  {first}", *others]), err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(_PAUSED if isinstance(error, Transient) else 1) from error
 
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    """Stop on Ctrl-C or SIGTERM: the simulator's programs and processes are ended, and the way to go on is told."""
-    from tbq.simulate import command
+    """On Ctrl-C, SIGTERM or a closed terminal: programs and workers are ended, and the way to go on is told."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    signals = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, stop) for number in signals}
     try:
         yield
     except KeyboardInterrupt as error:
-        command.end_all()
-        for worker in multiprocessing.active_children():
-            worker.kill()  # they took over our answer to SIGTERM
         typer.echo(f"\nInterrupted. All finished runs are safe; `tbq resume {folder}` goes on.", err=True)
         raise typer.Exit(130) from error
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @app.command("problems")

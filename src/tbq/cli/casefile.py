@@ -45,6 +45,7 @@ from tbq.problem.options import EngineOptions, Option, options_of
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings, resolve
 from tbq.run.options import RunOptions
+from tbq.run.outage import check_limits
 from tbq.simulate.command import CommandModel
 from tbq.simulate.textfiles import read_csv
 from tbq.simulate.umbridge import UmBridgeModel
@@ -87,6 +88,13 @@ def _numbers(value: Any, info: ValidationInfo) -> Any:
     return float(value)
 
 
+def _limits(value: Any) -> tuple[float, float]:
+    try:
+        return check_limits(value)
+    except ArgumentError as error:
+        raise ValueError(str(error).removeprefix("outage_after ")) from error
+
+
 def _marginal(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"must be a table such as {{distribution = 'uniform', low = 0, high = 1}}; got {value!r}")
@@ -126,6 +134,7 @@ class CommandTable(Table):
     files: list[PathHere] = []
     timeout: float | None = Field(default=None, gt=0)
     keep: bool = False
+    transient: list[int] = []
     returns: Returns = "outputs"
 
     def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> CommandModel:
@@ -165,6 +174,8 @@ def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
         return Numbers, option.default
     if name == "warm_start":
         return PathHere | None, option.default
+    if name == "outage_after":
+        return Annotated[Any, PlainValidator(_limits)], option.default
     words = str if get_origin(hint) is Literal or name == "acquisition" else hint  # which words there are is said later
     return words, Field(default=option.default, ge=option.least, gt=option.above)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tbq.engine.records import Stop
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.report.page import body, explorer, page
+from tbq.result.result import Result
 from tbq.run import journal
 from tbq.run.session import Session
 
@@ -38,7 +40,7 @@ def of_folder(folder: Path) -> Iterator[tuple[str, bool]]:
                     view = Session.view(prior, contents, likelihood)
                 else:
                     view.replay(contents.records[told[0] :])
-                content = body(view.result())
+                content = body(_paused(view.result(), contents))
             told = news
             goes_on = alive and contents.stop is None
             yield page(title or str(folder), content, refresh=_EVERY if goes_on else None), goes_on
@@ -57,6 +59,13 @@ def _case(folder: Path) -> tuple[str, Prior | None, GaussianLikelihood | None]:
     return case.title, case.prior(), likelihood if isinstance(likelihood, GaussianLikelihood) else None
 
 
+def _paused(result: Result, contents: journal.Contents) -> Result:
+    """The result of a run that waits for something says so."""
+    if contents.outage is None:
+        return result
+    return replace(result, stop=Stop.PAUSED, outage=contents.outage["message"])
+
+
 def _no_model(theta: Array) -> Any:
     raise TbqError("report: the model is not run for a report")
 
@@ -64,7 +73,7 @@ def _no_model(theta: Array) -> Any:
 def body_of_runs(contents: journal.Contents) -> str:
     """What can be said without the prior: how the run is doing, and its runs."""
     names = contents.header["prior"]["names"]
-    stop = (contents.stop or Stop.UNFINISHED).value
+    stop = (contents.stop or (Stop.PAUSED if contents.outage else Stop.UNFINISHED)).value
     belief = contents.belief
     known = "" if belief is None else f" Stage {belief['stage']}, γ = {float(belief['gamma']):.3g}."
     note = "The journal alone does not hold the prior; result.report(path) in Python makes the whole report."

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from tbq.common.words import duration, printable
 from tbq.problem.evaluation import Evaluation, Status
+from tbq.problem.failures import longest_streak, words
 from tbq.run import journal
 
 _PATIENCE = 1.0  # seconds between two looks
+_ALIKE = 5  # failures in a row that say the same, from which on they may have been an outage
 
 
 def lines(folder: Path) -> list[str]:
@@ -45,16 +47,37 @@ def _account(folder: Path, contents: journal.Contents, alive: bool) -> list[str]
         account.append(f"best run       {_best(good, contents.header['prior']['names'])}")
     if messages := [e.message for e in evaluations if e.message]:
         account.append(f"last message   {messages[-1]}")
+    if outages := [r for r in contents.records if r["kind"] == "outage"]:
+        ago = duration(time.time() - outages[-1]["time"])
+        account.append(f"outages        {len(outages)} waits; the last {ago} ago: {outages[-1]['message']}")
+    if len(alike := longest_streak(evaluations)) >= _ALIKE:
+        account.append(f"failures       {words(alike)} If that was an outage, {_how(folder, retry=True)}")
     return [printable(line) for line in account]
 
 
 def _verdict(contents: journal.Contents, alive: bool, folder: Path) -> str:
     if contents.stop is not None:
         return f"ended. {contents.stop.value}"
+    waits = contents.outage
+    if alive and waits and waits["wait"] is not None:
+        wait = waits["time"] + waits["wait"] - time.time()
+        when = f"is paused, and tries again in {duration(wait)}" if wait > 0.0 else "was paused, and tries again now"
+        return f"{when}: {_first_line(waits)}"
     if alive:
         return f"runs; the last news is {duration(time.time() - (folder / journal.FILE).stat().st_mtime)} old"
-    how = f"`tbq resume {folder}`" if (folder / "case.toml").exists() else "the same call of tbq.infer"
-    return f"was interrupted; {how} goes on with it"
+    if waits:
+        return f"was paused: {_first_line(waits)}. When that is repaired, {_how(folder)} goes on with it"
+    return f"was interrupted; {_how(folder)} goes on with it"
+
+
+def _how(folder: Path, retry: bool = False) -> str:
+    if (folder / "case.toml").exists():
+        return f"`tbq resume {folder} --retry-failed` runs them again" if retry else f"`tbq resume {folder}`"
+    return "retry_failed=True runs them again" if retry else "the same call of tbq.infer"
+
+
+def _first_line(record: journal.Record) -> str:
+    return (record["message"].strip().splitlines() or ["no message"])[0].rstrip(".")
 
 
 def _runs(contents: journal.Contents, evaluations: tuple[Evaluation, ...]) -> str:

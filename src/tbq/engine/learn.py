@@ -8,7 +8,7 @@ case with one stage: the population is the prior's and γ is 1. Everything here 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from tbq.engine.conclusion import assess_evidence, certain
 from tbq.engine.records import Stop
 from tbq.engine.stages import advance, ascend, measure
 from tbq.engine.state import State
-from tbq.problem.evaluation import Evaluation, Status, without_penalties
+from tbq.problem.evaluation import Evaluation, Proposal, Status, without_penalties
 from tbq.surrogate import feasibility, inflation
 from tbq.surrogate.protocol import Surrogate
 
@@ -47,6 +47,16 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     if state.stop is None and len(done) >= state.settings.max_evaluations:
         return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
     return state
+
+
+def forget(state: State, ids: Collection[int]) -> State:
+    """Failures that said nothing of theta are as if they had not been told: their points are out again."""
+    gone = [e for e in state.evaluations if e.id in ids]
+    back = [Proposal(e.id, e.theta, e.stage, e.origin, e.acquisition) for e in gone]
+    kept = tuple(e for e in state.evaluations if e.id not in ids)
+    pending = tuple(sorted((*state.pending, *back), key=lambda p: p.id))
+    state = replace(state, evaluations=kept, pending=pending, stop=None)
+    return _find_borders(state) if kept else replace(state, border=None, reach=None)
 
 
 def _learn(state: State) -> State:

@@ -21,6 +21,7 @@ class Stop(Enum):
     BUDGET = "The budget of evaluations was used up before the tolerance was met and checked."
     NOTHING_LEARNED = "Too few evaluations succeeded to learn anything from them."
     EXECUTOR = "The executor broke; give a function that makes one, and it is made anew."
+    PAUSED = "The simulator is out of order; when it is repaired, the same call with the same journal goes on."
     UNFINISHED = "The run is not finished."
 
 

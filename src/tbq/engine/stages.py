@@ -101,7 +101,8 @@ def stage_record(state: State, population: Population, moved: Moved) -> Stage:
     previous = state.stages[-1].log_evidence if state.stages else 0.0
     return Stage(
         gamma=learned.gamma,
-        evaluations=len(state.evaluations) - sum(s.evaluations for s in state.stages),
+        # runs that were forgotten since may have been counted to the stages before
+        evaluations=max(len(state.evaluations) - sum(s.evaluations for s in state.stages), 0),
         log_evidence=learned.log_evidence,
         log_ratio=learned.log_evidence - previous,
         log_bridge=population.log_constant - state.population.log_constant,

@@ -23,14 +23,16 @@ def next_gamma(log_weights: Callable[[float], Array], previous: float, limit: fl
     root is bracketed: should even the smallest step exceed the limit (a population that does not fit the surrogate
     any more), that smallest step is what comes back, never a failure.
     """
-
-    def excess(gamma: float) -> float:
-        return weight_cov(log_weights(gamma)) - limit
-
-    if excess(1.0) <= 0.0:
+    if _excess(1.0, log_weights, limit) <= 0.0:
         return 1.0
     smallest = min(previous + 1e-6 * max(1.0 - previous, 1e-3), 1.0)
     smallest = max(smallest, 1e-9)
-    if excess(smallest) >= 0.0:
+    if _excess(smallest, log_weights, limit) >= 0.0:
         return smallest
-    return float(optimize.brentq(excess, smallest, 1.0, xtol=1e-12, rtol=1e-10))
+    # What a function passed to brentq holds on to is kept until the garbage collector looks for cycles, which takes no
+    # notice of size: gigabytes in a long run. What it is given as arguments is not.
+    return float(optimize.brentq(_excess, smallest, 1.0, args=(log_weights, limit), xtol=1e-12, rtol=1e-10))
+
+
+def _excess(gamma: float, log_weights: Callable[[float], Array], limit: float) -> float:
+    return weight_cov(log_weights(gamma)) - limit

@@ -16,17 +16,24 @@ from tbq.common.types import Array, BoolArray
 from tbq.engine.records import Stop
 from tbq.evidence import moments
 from tbq.problem.evaluation import Status
+from tbq.problem.failures import longest_streak, words
 from tbq.result.result import Result
 
 _MORE_RUNS = "Give more runs (max_evaluations)"
 _RESUME = "Let it go on; a run with a journal is resumed by the same call."
 _FAILED_RUNS = "Look at the messages of the failed runs; tbq check runs the model once and explains what it saw."
+_PAUSED = (
+    "Repair what is out of order (server, licence, disk, program, or the function itself) and make the same call, or "
+    "`tbq resume`: points that were stopped are run again and do not count. Where it is theta that makes the model "
+    "fail, raise outage_after."
+)
 
 _GRAVE = {"convergence", "evidence", "successful runs"}  # names without which the others hardly matter
 _RELEVANT_DEPTH = 10.0  # nats below the best run within which a run says something about the posterior
 _FLOOR = 0.02  # nats added to the standard deviation of a prediction
 _RULE_OF_THREE = 3.0
 _LAST = 10  # runs
+_OUTAGE = 5  # failures in a row that are alike
 _FEWEST = 5  # runs or weights from which nothing can be said
 _UNSURE = 0.5  # nats of standard deviation
 _EDGE = 0.02  # fraction of the prior that counts as its edge
@@ -50,7 +57,7 @@ class Finding:
 def findings(result: Result) -> tuple[Finding, ...]:
     """All that can be said of a result. What it does not hold, or its surrogate does not offer, is left out."""
     if result.surrogate is None:
-        advice = _RESUME if result.stop is Stop.UNFINISHED else _FAILED_RUNS
+        advice = {Stop.UNFINISHED: _RESUME, Stop.PAUSED: _PAUSED}.get(result.stop, _FAILED_RUNS)
         return (Finding("successful runs", float(_count_ok(result)), 3.0, False, result.stop.value, advice),)
     return tuple(finding for check in _CHECKS for finding in check(result))
 
@@ -116,8 +123,8 @@ def left_out(result: Result) -> LeftOut | None:
 
 def convergence(result: Result) -> list[Finding]:
     """Did the run end because it knew enough?"""
-    advice = f"{_MORE_RUNS}; with warm_start=result none of these is made again."
-    advice = advice if result.stop is Stop.BUDGET else _RESUME
+    more = f"{_MORE_RUNS}; with warm_start=result none of these is made again."
+    advice = {Stop.BUDGET: more, Stop.PAUSED: _PAUSED}.get(result.stop, _RESUME)
     return [_at_least("convergence", float(result.converged), 1.0, result.stop.value, advice)]
 
 
@@ -134,8 +141,19 @@ def failures(result: Result) -> list[Finding]:
         return []
     fraction = -float(np.expm1(-result.errors.failures))
     sentence = f"{_percent(fraction)} of the posterior lies next to runs that failed."
-    advice = "Find out why they fail; where they must, say so with a constraint of the prior, or return −inf there."
-    return [_at_most("failed runs", fraction, 0.05, sentence, advice)]
+    return [_at_most("failed runs", fraction, 0.05, sentence, _why_they_fail(result))]
+
+
+def _why_they_fail(result: Result) -> str:
+    """An outage, which passes and can be made good, or theta: failures in a row that say the same may be the former."""
+    must = "where they must fail, say so with a constraint of the prior, or return −inf there."
+    alike = longest_streak(result.evaluations)
+    if len(alike) < _OUTAGE:
+        return f"Find out why; {must}"
+    return (
+        f"{words(alike)} If that was an outage, retry_failed=True, or `tbq resume --retry-failed`, forgets them and "
+        f"runs these points again; {must}"
+    )
 
 
 # --- the surrogate ------------------------------------------------------------------------------------------

@@ -132,6 +132,7 @@ def _stages(result: Result) -> str:
 
 def _spent(result: Result) -> str:
     text = f"{summary.outcomes(result)}; {summary.times(result)}."
+    text += f" Paused for: {result.outage}" if result.outage else ""
     return f"{text} Surrogate: {result.surrogate.description}." if result.surrogate else text
 
 

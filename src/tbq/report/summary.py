@@ -196,7 +196,8 @@ def _stages(result: Result) -> list[str]:
 def _runs(result: Result) -> list[str]:
     messages = [e.message for e in result.evaluations if e.message]
     last = [f"last message   {printable(messages[-1])}"] if messages else []
-    return [f"evaluations    {outcomes(result)}; {times(result)}", *last]
+    paused = [f"paused for     {printable(result.outage)}"] if result.outage else []
+    return [f"evaluations    {outcomes(result)}; {times(result)}", *last, *paused]
 
 
 def _against(found: tuple[Finding, ...]) -> list[str]:

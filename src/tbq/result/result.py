@@ -31,6 +31,7 @@ class Result(Conclusion):
 
     likelihood: GaussianLikelihood | None = None  # where it was one
     seconds: float = 0.0  # that choosing points and learning took, the simulator's own not counted
+    outage: str = ""  # what the run was paused for
 
     @classmethod
     def of(cls, conclusion: Conclusion, likelihood: GaussianLikelihood | None = None, seconds: float = 0.0) -> Self:

@@ -2,46 +2,33 @@
 
 ``batch_size`` points are kept in flight: as each returns it is recorded, the engine learns from it and proposes the
 next, knowing those still out. Without an executor a batch is run here, one by one, and learned from as a whole.
+
+An outage stops this: nothing new is sent out, one run is tried again after a while, and when it is made all go on.
 """
 
 from __future__ import annotations
 
-import uuid
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from dataclasses import dataclass, replace
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import suppress
+from dataclasses import replace
 
-from tbq.common.arguments import positive, whole
-from tbq.common.errors import ArgumentError, TbqError
+from tbq.common.errors import TbqError
 from tbq.engine import State
-from tbq.problem.evaluation import Status
+from tbq.problem.evaluation import Evaluation, Status
+from tbq.problem.failures import Streak, likeness, streak_of
+from tbq.run.journal import JournalFullError
+from tbq.run.outage import Kind, Outage, PausedError, control, proposal_of
+from tbq.run.sender import Plan, Sender
 from tbq.run.session import Session
-from tbq.simulate import worker
-from tbq.simulate.pool import ExecutorLike, Job, answer_of, check_executor, error_of, groups, judged, made
-from tbq.simulate.worker import Answer, Portable
+from tbq.simulate import child, processes, worker
+from tbq.simulate.pool import Job, answer_of, error_of, groups, judged
+from tbq.simulate.worker import Answer
 
-
-class BrokenExecutorError(TbqError):
-    """The executor takes no more work, and there is no function to make another."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a log-likelihood is to be run."""
-
-    batch_size: int = 1  # points in flight
-    step: int = 1  # free places that are worth asking for
-    executor: ExecutorLike | None = None
-    vectorized: bool = False
-    timeout: float | None = None
-    retries: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_size", whole("batch_size", self.batch_size))
-        object.__setattr__(self, "retries", whole("retries", self.retries, 0))
-        if self.timeout is not None:
-            object.__setattr__(self, "timeout", positive("timeout", self.timeout, " of seconds, or None"))
-        check_executor(self.executor)
+_logger = logging.getLogger("tbq")
 
 
 def drive(
@@ -51,15 +38,19 @@ def drive(
     report: Callable[[State], None] = lambda state: None,
 ) -> None:
     """Run a session to its end. Whatever ends it earlier leaves a journal that can be resumed."""
+    if session.folder is not None and not session.done:
+        processes.wait_for_orphans(session.folder, plan.patience)
     runner = _Runner(session, log_likelihood, plan)
     try:
-        while not session.done:
+        while not runner.done:
             report(session.state)
-            asked = runner.fill()
-            runner.collect(patient=not asked and not session.done)
+            runner.step()
         report(session.state)
+    except KeyboardInterrupt:
+        runner.sender.interrupt()
+        raise
     finally:
-        runner.close()
+        runner.sender.close(runner.jobs)
 
 
 class _Runner:
@@ -67,12 +58,35 @@ class _Runner:
 
     def __init__(self, session: Session, log_likelihood: worker.LogLikelihood, plan: Plan) -> None:
         self.session, self.plan = session, plan
-        self.task, self.run = Portable(log_likelihood), uuid.uuid4().hex
-        if plan.timeout is not None:
-            _ = self.task.payload  # say at once that it cannot be sent
-        self.make = None if isinstance(plan.executor, Executor) else plan.executor
-        self.executor = plan.executor if isinstance(plan.executor, Executor) else made(self.make)
+        self.sender = Sender(log_likelihood, plan, session.folder)
         self.jobs: dict[Future[Answer], Job] = {}
+        self.finished: list[Evaluation] = []  # and not yet in the journal
+        self.outage: Outage | None = None
+        self.aside: list[Job] = []  # what it stopped
+        self.excused: Counter[str] = Counter()  # failures that were theta's: the simulator worked elsewhere meanwhile
+        self.streak = _streak_of(session)
+        if not session.done:
+            self._look_at_streak()
+
+    @property
+    def done(self) -> bool:
+        try:
+            return self.outage is None and not self.finished and self.session.done
+        except JournalFullError as error:
+            self._stop(Outage(Kind.FULL, str(error)))
+            return False
+
+    def step(self) -> None:
+        """Send out what there are places for and wait for what returns; or, in an outage, wait and try again."""
+        try:
+            if self.outage is not None:
+                self.endure(self.outage)
+            else:
+                asked = self.fill()
+                if self.outage is None:
+                    self.collect(patient=not asked and not self.session.done)
+        except JournalFullError as error:
+            self._stop(Outage(Kind.FULL, str(error)))
 
     def fill(self) -> bool:
         """Send out points for the free places, and all of the initial design; whether there were any."""
@@ -93,37 +107,54 @@ class _Runner:
             raise TbqError("runner: nothing is out and nothing is proposed: please report this")
         limit = None if patient else 0
         while done := wait(self.jobs, timeout=limit, return_when=FIRST_COMPLETED).done:
-            again = self._record(done)
-            for job in again:
-                self._submit(job)
+            self._take(done)
             limit = 0
 
-    def close(self) -> None:
-        """Take back what has not begun; what runs in processes of its own here is ended."""
-        for future in self.jobs:
-            future.cancel()
-        worker.end_all(self.run)
-        if self.make is not None:
-            self.executor.shutdown(wait=False)
+    def _submit(self, job: Job) -> None:
+        if self.outage is not None:
+            self.aside.append(job)
+        else:
+            self.jobs[self.sender.send(job)] = replace(job, executor=self.sender.executor)
 
-    def _record(self, done: set[Future[Answer]]) -> list[Job]:
-        finished, again, broken = [], [], False
+    def _take(self, done: set[Future[Answer]]) -> None:
+        again = []
         for future in done:
             job = self.jobs.pop(future)
-            evaluations = judged(job, answer_of(future), self.plan.vectorized)
-            broken |= isinstance(error_of(future), BrokenExecutor) and job.executor is self.executor
-            retried = [e for e in evaluations if job.attempt < self._retries(e.status)]
-            finished += [e for e in evaluations if job.attempt >= self._retries(e.status)]
-            if retried:
-                ids = {e.id for e in retried}
-                lost = any(e.status is Status.LOST for e in retried)
-                # where one worker dies all of a pool do, and who did it shows only in processes of their own
-                attempt = job.attempt if lost and not job.apart else job.attempt + 1
-                again.append(Job(tuple(p for p in job.proposals if p.id in ids), attempt, job.apart or lost))
-        self.session.record(finished)
-        if broken:
-            self._rebuild()
-        return again
+            again += self._judge(job, self._answer(job, future))
+        self._flush()
+        self._look_at_streak()
+        for job in again:
+            self._submit(job)
+
+    def _answer(self, job: Job, future: Future[Answer]) -> Answer:
+        answer = answer_of(future)
+        if isinstance(error_of(future), BrokenExecutor):
+            self.sender.broken |= job.executor is self.sender.executor
+            if job.apart:  # theta can break a process of its own, but not the executor
+                return answer._replace(outage=child.NAMED)
+        return answer
+
+    def _judge(self, job: Job, answer: Answer) -> list[Job]:
+        """Note what came of a job; returned is what of it is to be tried again."""
+        if answer.outage:
+            self.aside.append(replace(job, outages=job.outages + 1))
+            self._stop(Outage(Kind(answer.outage), answer.error or ""))
+            return []
+        evaluations = judged(job, answer, self.plan.vectorized)
+        if self.outage is not None and self.outage.explains(evaluations):
+            self.aside.append(replace(job, outages=job.outages + 1))
+            return []
+        retried = [e for e in evaluations if job.attempt < self._retries(e.status)]
+        finished = [e for e in evaluations if job.attempt >= self._retries(e.status)]
+        self.finished += finished
+        self.streak = self.streak.after(finished)
+        if not retried:
+            return []
+        ids = {e.id for e in retried}
+        lost = any(e.status is Status.LOST for e in retried)
+        # where one worker dies all of a pool do, and who did it shows only in processes of their own
+        attempt = job.attempt if lost and not job.apart else job.attempt + 1
+        return [Job(tuple(p for p in job.proposals if p.id in ids), attempt, job.apart or lost)]
 
     def _retries(self, status: Status) -> int:
         """A lost run is always tried again: the simulator may have nothing to do with it."""
@@ -131,22 +162,126 @@ class _Runner:
             return 0
         return max(self.plan.retries, 1) if status is Status.LOST else self.plan.retries
 
-    def _submit(self, job: Job) -> None:
+    def _flush(self) -> None:
+        """Put what has finished into the journal; where that is full, it stays here until there is room."""
         try:
-            future = self._send(job)
-        except ArgumentError:
-            raise
-        except Exception:  # broken, or shut down by somebody
-            self._rebuild()
-            future = self._send(job)
-        self.jobs[future] = replace(job, executor=self.executor)
+            self.session.record(self.finished)
+            self.finished = []
+        except JournalFullError as error:
+            self._stop(Outage(Kind.FULL, str(error)))
 
-    def _send(self, job: Job) -> Future[Answer]:
-        theta, plan = job.theta(self.plan.vectorized), self.plan
-        return self.executor.submit(worker.call, self.task, theta, plan.timeout, job.apart, job.ticket(self.run))
+    # --- outages --------------------------------------------------------------------------------------------
 
-    def _rebuild(self) -> None:
-        if self.make is None:
-            raise BrokenExecutorError("executor: it broke, and there is no function to make another")
-        self.executor.shutdown(wait=False)
-        self.executor = made(self.make)
+    def _stop(self, found: Outage) -> None:
+        self.outage = self.outage or found
+
+    def _look_at_streak(self) -> None:
+        """Too many failures that are alike are an outage; twice as many, where so many were none."""
+        runs = self.streak.runs
+        if runs and self.streak.is_longer(self.plan.outage_after, 2 ** self.excused[likeness(runs[-1])]):
+            self._stop(Outage(Kind.ALIKE, runs[-1].message, runs))
+
+    def endure(self, found: Outage) -> None:
+        """Wait, and see whether runs can be made again; raises when that has lasted too long."""
+        pause = found.wait
+        hopeless = found.kind is Kind.ALIKE and not self.streak.succeeded  # nothing ever worked: somebody has to look
+        if hopeless or found.waited + pause > self.plan.patience:
+            return self.collect(patient=True) if self.jobs else self._give_up(found)
+        self._say(found, pause)
+        self._rest(pause)
+        if not self._works_again(found):
+            self.outage = (self.outage or found).after(pause)
+            return None
+        self.outage = None
+        _logger.warning("runs can be made again, and go on")
+        aside, self.aside = self.aside, []
+        for job in aside:
+            self._submit(job)
+            self.collect(patient=False)
+        return None
+
+    def _rest(self, seconds: float) -> None:
+        """What is still out may return meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self.jobs:
+                self._take(wait(self.jobs, timeout=left, return_when=FIRST_COMPLETED).done)
+            else:
+                time.sleep(left)
+
+    def _works_again(self, found: Outage) -> bool:
+        """Whether one of the runs that were stopped can be made now, or fails by itself while others can."""
+        if found.kind is Kind.FULL:
+            return self._has_room()
+        elsewhere = self._works_elsewhere(found)  # first: an outage may end at any moment
+        if found.kind is not Kind.ALIKE:
+            job = self.aside.pop(0)
+            answer = self._try(job)
+            if answer.outage and not elsewhere:
+                self.aside.append(replace(job, outages=job.outages + 1))
+                return False
+            self.aside += self._judge(job, answer._replace(outage=""))
+            self._flush()
+            return True
+        if not elsewhere:
+            self._drop(found)
+            return False
+        job = Job((proposal_of(found.runs[-1]),), outages=found.tries)
+        evaluations = judged(job, self._try(job)._replace(outage=""), self.plan.vectorized)
+        if not evaluations[0].status.is_failure:
+            self._drop(found)
+            self.finished += evaluations
+            self._flush()
+        elif not found.dropped:
+            self.excused[likeness(found.runs[-1])] += 1
+        return True
+
+    def _works_elsewhere(self, found: Outage) -> bool:
+        """Whether the simulator works at a theta where it did; asked only where it may be theta that fails."""
+        point = control(self.session.evaluations)
+        if point is None or not found.is_doubted:
+            return False
+        job = Job((point,), outages=found.tries + 1)
+        answer = self._try(job)
+        return not answer.outage and not judged(job, answer, self.plan.vectorized)[0].status.is_failure
+
+    def _try(self, job: Job) -> Answer:
+        """Make one run and wait for it; what else returns meanwhile is recorded."""
+        job = replace(job, executor=self.sender.executor)
+        future = self.sender.send(job)
+        while not future.done():
+            self._take(wait({future, *self.jobs}, return_when=FIRST_COMPLETED).done - {future})
+        return self._answer(job, future)
+
+    def _has_room(self) -> bool:
+        try:
+            self.session.record(self.finished)
+            self.finished = []
+            self.session.make_room()
+        except JournalFullError:
+            return False
+        return True
+
+    def _drop(self, found: Outage) -> None:
+        """Its failures said nothing of theta."""
+        if not found.dropped:
+            same = [e for e in self.streak.runs if likeness(e) == likeness(found.runs[-1])]  # others came in since
+            self.session.forget(sorted({e.id for e in (*found.runs, *same)}))
+            self.outage, self.streak = replace(found, dropped=True), Streak((), self.streak.succeeded)
+
+    def _say(self, found: Outage, pause: float | None) -> None:
+        ids = [e.id for e in found.runs] + [p.id for job in self.aside for p in job.proposals]
+        _logger.warning(found.sentence(pause))
+        self.session.note_outage(found.message, ids, pause)
+
+    def _give_up(self, found: Outage) -> None:
+        with suppress(JournalFullError):
+            if found.kind is Kind.ALIKE:
+                self._drop(found)
+        self._say(found, None)
+        raise PausedError(found.message)
+
+
+def _streak_of(session: Session) -> Streak:
+    own = [e for e in session.evaluations if e.origin != "earlier"]
+    return replace(streak_of(own), succeeded=control(session.evaluations) is not None)

@@ -14,9 +14,11 @@ from tbq.problem.options import EngineOptions, documented, options_of, with_defa
 from tbq.problem.prior import Prior, check_prior
 from tbq.problem.settings import resolve
 from tbq.result.result import Result
-from tbq.run.driver import BrokenExecutorError, Plan, drive
+from tbq.run.driver import drive
 from tbq.run.options import RunOptions
+from tbq.run.outage import PausedError
 from tbq.run.progress import reporter
+from tbq.run.sender import BrokenExecutorError, Plan
 from tbq.run.session import Session
 from tbq.simulate.worker import LogLikelihood
 
@@ -43,15 +45,18 @@ def infer(log_likelihood: LogLikelihood, prior: Prior, **options: Unpack[RunOpti
     of_engine = {name: chosen[name] for name in options_of(EngineOptions)}
     settings = resolve(prior.dim, outputs=gaussian, **of_engine)
     step = len(ENSEMBLE) if chosen["acquisition"] == "ensemble" else 1  # one point from each, or none
-    how = {name: chosen[name] for name in ("batch_size", "executor", "vectorized", "timeout", "retries")}
-    durable = {name: chosen[name] for name in ("seed", "journal", "warm_start")}
-    plan = Plan(step=step, **how)
+    how = ("batch_size", "executor", "vectorized", "timeout", "retries", "outage_after", "patience")
+    durable = {name: chosen[name] for name in ("seed", "journal", "warm_start", "retry_failed")}
+    plan = Plan(step=step, **{name: chosen[name] for name in how})
     with (
         Session.of(prior, settings, likelihood=log_likelihood, **durable) as session,
         reporter(progress) as report,
     ):
         try:
             drive(session, log_likelihood, plan, report)
-        except BrokenExecutorError:
+        except BrokenExecutorError as error:
+            session.note_outage(str(error), [p.id for p in session.pending], None)
             return replace(session.result(), stop=Stop.EXECUTOR)
+        except PausedError as error:
+            return replace(session.result(), stop=Stop.PAUSED, outage=str(error))
         return session.result()

@@ -1,8 +1,9 @@
 """The journal of a run: an append-only file of one JSON record per line, each with a checksum.
 
 The first record says what the run is (``header``); then come, in the order in which they happened, the points that were
-proposed (``ask``), what came of them (``run``), the moments when the engine took in the runs so far (``learn``), and
-why the run ended (``end``).
+proposed (``ask``), what came of them (``run``), the moments when the engine took in the runs so far (``learn``),
+failures that were none of theta's and are to be made again (``drop``), and why the run ended (``end``). What only those
+who look on care for is an ``outage``: what was seen, and how long the run waits.
 A record is on the disk before anything uses it, and a run's state is the replay of its journal.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from tbq.common.errors import ArgumentError, TbqError
+from tbq.common.errors import ArgumentError, TbqError, Transient
 from tbq.common.words import described, one_line
 from tbq.engine.records import Record as Belief
 from tbq.engine.records import Stop
@@ -39,7 +41,7 @@ from tbq.problem.records import (
 )
 from tbq.problem.settings import Settings
 from tbq.problem.tuning import Tuning
-from tbq.run import lock
+from tbq.run import lock, room
 
 FORMAT = 1
 FILE = "journal.jsonl"
@@ -47,7 +49,12 @@ Record = Plain
 
 _CHECK = ',"crc":"%08x"}'  # ends every line; the checksum goes on from that of the line before
 _CHECK_LENGTH = len(_CHECK % 0)
+_ROOM = 2**14  # bytes that one run may take, as long as none has taken more: some 800 outputs
 _WORDS = ("inf", "-inf", "nan")
+
+
+class JournalFullError(Transient):
+    """There is no room on the disk. Nothing is lost: with room, the same journal goes on."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,16 @@ class Contents:
     @cached_property
     def evaluations(self) -> tuple[Evaluation, ...]:
         """Every finished run in the order in which they returned, after those that the run started from."""
-        asked = {p.id: p for r in self.records if r["kind"] == "ask" for p in proposals_of(r)}
-        known = tuple(known_of(self.header))
-        return known + tuple(run_of(r, asked[r["id"]]) for r in self.records if r["kind"] == "run")
+        asked: dict[int, Proposal] = {}
+        done: dict[int, Evaluation] = {}
+        for r in self.records:
+            if r["kind"] == "ask":
+                asked.update((p.id, p) for p in proposals_of(r))
+            elif r["kind"] == "run":
+                done[r["id"]] = run_of(r, asked[r["id"]])
+            elif r["kind"] == "drop":
+                done = {i: e for i, e in done.items() if i not in r["ids"]}
+        return (*known_of(self.header), *done.values())
 
     @cached_property
     def pending(self) -> tuple[Proposal, ...]:
@@ -78,7 +92,13 @@ class Contents:
     @property
     def stop(self) -> Stop | None:
         """Why the run ended; None while it has not."""
-        return next((Stop[r["stop"]] for r in reversed(self.records) if r["kind"] == "end"), None)
+        last = next((r for r in reversed(self.records) if r["kind"] in ("end", "drop")), None)
+        return Stop[last["stop"]] if last is not None and last["kind"] == "end" else None
+
+    @property
+    def outage(self) -> Record | None:
+        """What the run waits for, or was given up for; None where it has gone on since."""
+        return self.records[-1] if self.records and self.records[-1]["kind"] == "outage" else None
 
 
 def read(folder: str | Path) -> Contents:
@@ -107,6 +127,7 @@ class Journal:
             self._lock = lock.acquire(self.path.with_name(lock.FILE))
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             records, self._end, self._check = _scan(self.path.read_bytes(), self.path)
+            self._taken, self._largest = self._end, _ROOM
             self.contents = _contents(records, self.path) if records else None
             os.ftruncate(self._file, self._end)
             if self._end and os.pread(self._file, 1, self._end - 1) != b"\n":  # only the end of the line was lost
@@ -131,13 +152,31 @@ class Journal:
             self._check_place()
             self._write(b"".join(lines))
             self._check = check
+            sizes = [len(line) for record, line in zip(records, lines, strict=True) if record["kind"] == "run"]
+            self._largest = max([self._largest, *sizes])
         except BaseException as error:  # a full disk, or an interrupt: no other record may follow half of this one
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._end)
+                self._taken = self._end
+                if isinstance(error, OSError) and error.errno in room.FULL:
+                    raise self._full(error) from error
             self.close()
             if isinstance(error, OSError):
                 raise TbqError(f"journal: {self.path} cannot be written: {error.strerror}") from error
             raise
+
+    def reserve(self, runs: int) -> None:
+        """Take room on the disk for so many runs, before they are sent out: they can be written when it is full."""
+        wanted = self._end + (runs + 1) * self._largest
+        if wanted > self._taken:
+            try:
+                room.take(self._file, self._end, wanted - self._end)
+            except OSError as error:
+                raise self._full(error) from error
+            self._taken = wanted
+
+    def _full(self, error: OSError) -> JournalFullError:
+        return JournalFullError(f"journal: {self.path} cannot grow: {error.strerror}; make room on the disk")
 
     def _check_place(self) -> None:
         """Writing to a file that nobody will find again is no writing."""
@@ -221,6 +260,9 @@ def _check_contents(contents: Contents) -> None:
     points = [e.theta for e in contents.evaluations] + [p.theta for p in contents.pending]
     if any(theta.shape != (len(names),) for theta in points):
         raise ValueError("points of another length")
+    outages = [r for r in contents.records if r["kind"] == "outage"]
+    if not all(isinstance(r["message"], str) and float(r["time"] + (r["wait"] or 0.0)) > 0.0 for r in outages):
+        raise ValueError("outages without a message or a time")
     _ = contents.stop, [float(contents.belief[key]) for key in ("gamma", "log_evidence", "cov") if contents.belief]
 
 
@@ -312,6 +354,15 @@ def run_record(evaluation: Evaluation) -> Record:
 
 
 LEARN: Record = {"kind": "learn"}
+
+
+def drop_record(ids: Iterable[int]) -> Record:
+    return {"kind": "drop", "ids": sorted(ids)}
+
+
+def outage_record(message: str, ids: Iterable[int], wait: float | None) -> Record:
+    """What was seen, the points that it stopped, and the seconds until they are tried again; None: not in this call."""
+    return {"kind": "outage", "message": message, "ids": sorted(ids), "wait": wait, "time": time.time()}
 
 
 def proposals_of(ask: Record) -> list[Proposal]:

@@ -30,6 +30,13 @@ class SessionOptions(EngineOptions, total=False):
             ":class:`tbq.Result` or a list. The prior may be another, and the data too where outputs were stored.",
         ),
     ]
+    retry_failed: Annotated[
+        bool,
+        Option(
+            False,
+            "Forget the failures of the journal, whose points are run again; of ``warm_start``, leave them out.",
+        ),
+    ]
 
 
 class RunOptions(SessionOptions, total=False):
@@ -62,6 +69,24 @@ class RunOptions(SessionOptions, total=False):
         Option(
             0,
             "How often a run that failed, or was too slow, is tried again. One whose worker died always is, once.",
+            least=0,
+        ),
+    ]
+    outage_after: Annotated[
+        tuple[float, float],
+        Option(
+            (5, 8),
+            "Failures in a row that say the same, whatever their theta, from which on they count as an outage of the "
+            "simulator: before any run succeeded, and later. ``inf`` is never.",
+        ),
+    ]
+    patience: Annotated[
+        float,
+        Option(
+            3600.0,
+            "Seconds that an outage is waited for, with tries at growing intervals: refused connections, a program "
+            "that does not start, a :class:`tbq.Transient` that your function raised, failures alike. Then the run "
+            "ends (``Stop.PAUSED``), and its journal is ready to go on. Runs that an outage stopped do not count.",
             least=0,
         ),
     ]

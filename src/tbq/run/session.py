@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,8 @@ class Session:
         chosen = with_defaults("Session", SessionOptions, cast(dict[str, Any], options))
         of_engine = {name: chosen[name] for name in options_of(EngineOptions)}
         settings = resolve(prior.dim, outputs=likelihood is not None, **of_engine)
-        self._begin(prior, settings, chosen["seed"], chosen["journal"], chosen["warm_start"], likelihood)
+        seed, folder, known = chosen["seed"], chosen["journal"], chosen["warm_start"]
+        self._begin(prior, settings, seed, folder, known, likelihood, chosen["retry_failed"])
 
     @classmethod
     def of(
@@ -74,10 +76,11 @@ class Session:
         journal: str | Path | None = None,
         warm_start: WarmStart | None = None,
         likelihood: Any = None,
+        retry_failed: bool = False,
     ) -> Self:
         """A session of settings already made. ``likelihood`` judges the outputs of earlier evaluations anew."""
         session = cls.__new__(cls)
-        session._begin(prior, settings, seed, journal, warm_start, likelihood)
+        session._begin(prior, settings, seed, journal, warm_start, likelihood, retry_failed)
         return session
 
     @classmethod
@@ -97,6 +100,7 @@ class Session:
         folder: str | Path | None,
         warm_start: WarmStart | None,
         likelihood: Any = None,
+        retry_failed: bool = False,
     ) -> None:
         from tbq.common.version import __version__ as version
 
@@ -116,9 +120,11 @@ class Session:
                     prior, settings, contents.header["seed"], journal.known_of(contents.header), likelihood
                 )
                 self.replay(contents.records)
+                if retry_failed:
+                    self.forget([e.id for e in self.evaluations if e.status.is_failure and e.origin != "earlier"])
             else:
                 seed = fresh_seed() if seed is None else seed
-                known = [] if warm_start is None else earlier(warm_start, prior, likelihood)
+                known = [] if warm_start is None else earlier(warm_start, prior, likelihood, retry_failed)
                 if self._journal:
                     self._journal.append(journal.header_of(prior, settings, seed, version, known))
                 self.state = _start(prior, settings, seed, known, likelihood)
@@ -133,12 +139,14 @@ class Session:
         n = whole("Session.ask: n", n)
         with self._lock:
             if self._again:
+                self._reserve(len(self.pending))
                 given, self._again = self._again[:n], self._again[n:]
                 return given
             self._learn()
             with self._working():
                 state, proposals = engine.ask(self.state, n)
             if proposals:
+                self._reserve(len(self.pending) + len(proposals))
                 self._append(journal.ask_record(proposals, self.state.history, self._seconds))
                 self.state = state
             return proposals
@@ -163,6 +171,17 @@ class Session:
         """A run that gave nothing, and why."""
         with self._lock:
             return self._record(failure(self._pending("fail", proposal_id), str(message)))
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """Take failures that had nothing to do with theta as not told: their points are given out again."""
+        with self._lock:
+            failed = {e.id for e in self.evaluations if e.status.is_failure and e.origin != "earlier"}
+            for i in ids:
+                if i not in failed:
+                    raise ArgumentError(f"Session.forget: {i!r} is not the id of a failure; these are {sorted(failed)}")
+            if ids:
+                self._append(journal.drop_record(ids))
+                self._forget(ids)
 
     @property
     def pending(self) -> tuple[Proposal, ...]:
@@ -214,6 +233,20 @@ class Session:
             told = {e.id for e in evaluations}
             self._again = [p for p in self._again if p.id not in told]
 
+    def note_outage(self, message: str, ids: Sequence[int], wait: float | None) -> None:
+        """For those who look on; a journal that has no room for it is none the worse."""
+        with contextlib.suppress(journal.JournalFullError):
+            self._append(journal.outage_record(message, ids, wait))
+
+    def make_room(self) -> None:
+        """Take room in the journal for the next run; raises where there is none."""
+        self._reserve(len(self.pending) + 1)
+
+    @property
+    def folder(self) -> Path | None:
+        """That of the journal."""
+        return None if self._journal is None else self._journal.path.parent.resolve()
+
     def _record(self, evaluation: Evaluation) -> Evaluation:
         self.record([evaluation])
         return evaluation
@@ -251,6 +284,17 @@ class Session:
             yield
         self._seconds += time.perf_counter() - start
 
+    def _forget(self, ids: Collection[int]) -> None:
+        learned = {e.id for e in self.state.evaluations if e.id in ids}
+        self._untold = [e for e in self._untold if e.id not in ids]
+        self.state = engine.forget(self.state, learned) if learned else self.state
+        given = {p.id for p in self._again}
+        self._again = [p for p in self.pending if p.id in ids or p.id in given]
+
+    def _reserve(self, runs: int) -> None:
+        if self._journal is not None:
+            self._journal.reserve(runs)
+
     def _append(self, *records: journal.Record) -> None:
         if self._journal is not None:
             self._journal.append(*records)
@@ -268,6 +312,10 @@ class Session:
             elif record["kind"] == "learn":
                 self.state, asked = engine.remember(self.state, asked), []
                 self._take_in()
+            elif record["kind"] == "drop":
+                self.state, asked = engine.remember(self.state, asked), []
+                self._forget(record["ids"])
+                out.update((p.id, p) for p in self.pending)
             if record["kind"] in ("ask", "end"):
                 self._seconds = float(record.get("seconds", 0.0))
         self.state = engine.remember(self.state, asked)

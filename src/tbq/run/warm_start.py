@@ -19,16 +19,19 @@ from tbq.run import journal
 WarmStart = str | Path | Result | Sequence[Evaluation]
 
 
-def earlier(source: WarmStart, prior: Prior, likelihood: Any = None) -> list[Evaluation]:
+def earlier(source: WarmStart, prior: Prior, likelihood: Any = None, retry_failed: bool = False) -> list[Evaluation]:
     """Evaluations of another run, fit to start one with ``prior``: renumbered, and judged by ``likelihood``.
 
     A likelihood that knows its outputs (``from_outputs``) judges the stored outputs anew, so that its data may be
-    others. Left out, with a warning that says so, are points outside the prior and runs it cannot judge.
+    others. Left out, with a warning that says so, are points outside the prior and runs it cannot judge; with
+    ``retry_failed`` also those that failed.
     """
     names, evaluations = _evaluations_of(source)
     if names is not None and names != prior.names:
         raise ArgumentError(f"warm_start: its parameters are {', '.join(names)}; the prior's {', '.join(prior.names)}")
     evaluations = [e for e in evaluations if e.status is not Status.LOST]  # they say nothing of the point
+    if retry_failed:
+        evaluations = [e for e in evaluations if not e.status.is_failure]
     for e in evaluations:
         if e.theta.shape != (prior.dim,):
             raise ArgumentError(f"warm_start: theta must have shape ({prior.dim},); got {e.theta.shape}")

@@ -6,6 +6,7 @@ Such a process runs this file as a script. It imports nothing of the package and
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -15,16 +16,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+_DEEP = 20  # exceptions that are the cause of another
 READY = b"+"  # said when the log-likelihood is loaded: from here on the time counts
 
-Attempt = tuple[Any, Any, str | None, float, str]
+Attempt = tuple[Any, Any, str | None, float, str, str]
+
+NAMED, SEEN = "named", "seen"  # outages that somebody called so, and those that look like one
+_ELSEWHERE = {  # errors of the system that no theta makes: hosts, networks and disks
+    errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENOSPC, errno.EDQUOT, errno.ESTALE
+}  # fmt: skip
 
 
 def attempt(log_likelihood: Callable[[Any], Any], theta: Any) -> Attempt:
-    """Value, outputs where the likelihood tells them (``evaluate``), what it raised, seconds, and an error's status."""
+    """Value, outputs where the likelihood tells them (``evaluate``), what it raised, seconds, an error's status, and
+    whether it is an outage."""
     start = time.perf_counter()
     value = outputs = error = None
-    status = "failed"
+    status, outage = "failed", ""
     try:
         if hasattr(log_likelihood, "evaluate"):
             value, outputs = log_likelihood.evaluate(theta)
@@ -35,7 +43,21 @@ def attempt(log_likelihood: Callable[[Any], Any], theta: Any) -> Attempt:
 
         error = described(exception)
         status = "timeout" if isinstance(exception, TimeoutError) else "failed"
-    return value, outputs, error, time.perf_counter() - start, status
+        outage = outage_of(exception)
+    return value, outputs, error, time.perf_counter() - start, status, outage
+
+
+def outage_of(exception: BaseException) -> str:
+    """Whether what was raised has nothing to do with theta: NAMED so, SEEN to be so, or empty."""
+    errors = sys.modules.get("tbq.common.errors")  # where it is not loaded, nobody has raised one of them
+    if errors is not None and isinstance(exception, errors.Transient):
+        return SEEN if isinstance(exception, ConnectionError) else NAMED
+    cause: BaseException | None = exception
+    for _ in range(_DEEP):
+        if isinstance(cause, OSError) and cause.errno in _ELSEWHERE:
+            return SEEN
+        cause = cause and (cause.__cause__ or cause.__context__)
+    return ""
 
 
 def main() -> None:
@@ -50,7 +72,7 @@ def main() -> None:
     except Exception as exception:
         from tbq.common.words import described
 
-        answer = None, None, f"log_likelihood cannot be loaded: {described(exception)}", 0.0, "failed"
+        answer = None, None, f"log_likelihood cannot be loaded: {described(exception)}", 0.0, "failed", ""
     else:
         answers.write(READY)
         answers.flush()

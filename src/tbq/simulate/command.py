@@ -6,7 +6,6 @@ gives no usable output.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -16,20 +15,21 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tbq.common.arguments import check_timeout
 from tbq.common.errors import (
     ArgumentError,
     ProgramError,
+    ProgramUnavailableError,
     SimulatorError,
     SimulatorTimeoutError,
 )
 from tbq.common.types import Array
+from tbq.simulate.processes import Program
 from tbq.simulate.textfiles import fill, place, read_numbers
 
 _TAIL_LINES = 10  # of stderr, in an error message
-
-_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class CommandModel:
         Seconds after which the program, and whatever it started, is ended.
     keep
         Keep the directories of successful runs as well.
+    transient
+        Exit codes that say nothing of theta, such as 75 where there is no licence: the run is made again, later.
     """
 
     names: Sequence[str]
@@ -72,6 +74,7 @@ class CommandModel:
     folder: str | Path | None = None
     timeout: float | None = None
     keep: bool = False
+    transient: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
@@ -88,6 +91,7 @@ class CommandModel:
         if os.path.isabs(self.output) or ".." in Path(self.output).parts:
             raise ArgumentError(f"output must be a file inside the run's directory; got {self.output!r}")
         check_timeout(self.timeout)
+        _check_codes(self.transient)
         self._check_places()
 
     def __call__(self, theta: Array) -> Array:
@@ -114,7 +118,7 @@ class CommandModel:
             program = os.path.abspath(program)
         command = [program, *(fill(argument, values) for argument in self.command[1:])]
         try:
-            _execute(command, directory, self.timeout)
+            _execute(command, directory, self.timeout, self.transient)
             return read_numbers(directory / self.output, self.pattern)
         except SimulatorError as error:
             raise type(error)(f"{error}{_tail(directory)}\nIts directory is kept: {directory}") from error
@@ -133,49 +137,25 @@ class CommandModel:
         fill(places, dict.fromkeys(self.names, 1.0))
 
 
-def end_all() -> None:
-    """End every program that runs now, in whatever thread: for those who stop before their time."""
-    for process in list(_running):
-        _end(process)
-
-
-def _execute(command: Sequence[str], directory: Path, timeout: float | None) -> None:
+def _execute(command: Sequence[str], directory: Path, timeout: float | None, transient: Sequence[int]) -> None:
     shown = " ".join(command)
     with (directory / "stdout.txt").open("wb") as out, (directory / "stderr.txt").open("wb") as err:
         try:
-            # With a timeout it leads a group of its own, so that all it started can be ended with it. Without one it
-            # stays in ours, and ends with us.
-            process = subprocess.Popen(
-                command,
-                cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=timeout is not None,
-            )
+            process = Program(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         except OSError as error:
-            raise ProgramError(f"the program could not be started: {error.strerror} ({shown})") from error
-        _running.add(process)
+            raise ProgramUnavailableError(f"the program could not be started: {error.strerror} ({shown})") from error
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired as error:
             raise SimulatorTimeoutError(f"the program was ended after {timeout:g} s ({shown})") from error
         finally:
-            _end(process)
-            _running.discard(process)
+            process.end()
     if code < 0:
         raise ProgramError(f"the program was ended by signal {-code}, {signal.strsignal(-code)} ({shown})")
+    if code in transient:
+        raise ProgramUnavailableError(f"the program ended with exit code {code}, which is transient ({shown})")
     if code > 0:
         raise ProgramError(f"the program ended with exit code {code} ({shown})")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a program that still runs and, where it leads a group, all it started."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            leads = hasattr(os, "killpg") and os.getpgid(process.pid) == process.pid
-            os.killpg(process.pid, signal.SIGKILL) if leads else process.kill()
-        process.wait()
 
 
 def _tail(directory: Path) -> str:
@@ -199,3 +179,9 @@ def _check_pattern(pattern: str) -> None:
         raise ArgumentError(f"pattern is not a regular expression: {error}; got {pattern!r}") from error
     if groups != 1:
         raise ArgumentError(f"pattern must have one group (...) around the number; got {groups} in {pattern!r}")
+
+
+def _check_codes(codes: Any) -> None:
+    for code in codes if isinstance(codes, list | tuple) else [None]:
+        if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
+            raise ArgumentError(f"transient must be a list of exit codes from 1 to 255; got {codes!r}")

@@ -16,7 +16,8 @@ from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
 from tbq.common.words import described
 from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
-from tbq.simulate import worker
+from tbq.simulate import processes, worker
+from tbq.simulate.processes import Driver
 from tbq.simulate.worker import Answer, Portable
 
 ExecutorLike = Executor | Callable[[], Executor]
@@ -39,9 +40,11 @@ def answers(
 ) -> list[Answer]:
     """What a function says of points, in their order; what it raised is an answer too."""
     task, run = Portable(function), uuid.uuid4().hex
-    with opened(executor) as pool:
-        submit = pool.submit
-        futures = [submit(worker.call, task, theta, None, False, (run, i, 0)) for i, theta in enumerate(points)]
+    of = processes.driver(run)
+    with opened(executor) as pool, processes.marking(of):
+        tickets = [worker.Ticket(run, i, driver=of) for i in range(len(points))]
+        calls = zip(points, tickets, strict=True)
+        futures = [pool.submit(worker.call, task, theta, None, False, ticket) for theta, ticket in calls]
         return [answer_of(future) for future in futures]
 
 
@@ -81,12 +84,13 @@ class Job:
     attempt: int = 0
     apart: bool = False  # in a process of its own
     executor: Executor | None = None  # where it went
+    outages: int = 0  # that stopped it
 
     def theta(self, vectorized: bool) -> Array:
         return np.array([p.theta for p in self.proposals]) if vectorized else self.proposals[0].theta.copy()
 
-    def ticket(self, run: str) -> tuple[str, int, int]:
-        return run, self.proposals[0].id, self.attempt
+    def ticket(self, of: Driver) -> worker.Ticket:
+        return worker.Ticket(of.run, self.proposals[0].id, self.attempt, self.outages, of)
 
 
 def groups(proposals: Sequence[Proposal], vectorized: bool) -> list[Sequence[Proposal]]:

@@ -8,9 +8,7 @@ worker, when the log-likelihood is loaded; waiting in a queue does not count.
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -26,13 +24,13 @@ from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
 from tbq.common.words import described
 from tbq.problem.evaluation import Status
-from tbq.simulate import child
+from tbq.simulate import child, processes
+from tbq.simulate.processes import Driver
 
 LogLikelihood = Callable[[Array], Any]
 
 _LOADING = 120.0  # seconds that a process may take to start and load the log-likelihood
 _PLAIN = (type(None), bool, int, float, str, list, tuple, dict, np.ndarray, np.generic)
-_running: dict[str, set[subprocess.Popen[bytes]]] = {}  # processes of their own, by run
 
 
 class Answer(NamedTuple):
@@ -43,6 +41,17 @@ class Answer(NamedTuple):
     error: str | None = None
     seconds: float = 0.0
     status: Status = Status.FAILED
+    outage: str = ""  # an error that has nothing to do with theta: child.NAMED or child.SEEN
+
+
+class Ticket(NamedTuple):
+    """Tells calls apart: some clusters make equal calls only once."""
+
+    run: str
+    id: int
+    attempt: int = 0
+    outages: int = 0
+    driver: Driver | None = None
 
 
 class Portable:
@@ -68,45 +77,35 @@ class Portable:
         self._log_likelihood, self._payload = None, payload
 
 
-def call(
-    log_likelihood: Portable, theta: Array, timeout: float | None, apart: bool, ticket: tuple[str, int, int]
-) -> Answer:
-    """One call. ``ticket`` (run, id, attempt) tells calls apart: some clusters make equal calls only once."""
-    if apart or timeout is not None:
-        return _call_apart(log_likelihood.payload, theta, timeout, ticket[0])
-    try:
-        function = log_likelihood.get()
-    except Exception as error:
-        return Answer(error=f"log_likelihood cannot be loaded: {described(error)}")
-    return _answer(child.attempt(function, theta))
+def call(log_likelihood: Portable, theta: Array, timeout: float | None, apart: bool, ticket: Ticket) -> Answer:
+    """One call; what it starts ends with us."""
+    with processes.marking(ticket.driver):
+        if apart or timeout is not None:
+            return _call_apart(log_likelihood.payload, theta, timeout)
+        try:
+            function = log_likelihood.get()
+        except Exception as error:
+            return Answer(error=f"log_likelihood cannot be loaded: {described(error)}")
+        return _answer(child.attempt(function, theta))
 
 
 def _answer(attempt: child.Attempt) -> Answer:
     """In numbers and words, where they are to be had: another process may not be able to read anything else."""
-    value, outputs, error, seconds, status = attempt
+    value, outputs, error, seconds, status, outage = attempt
     try:
         value, outputs = (v if isinstance(v, _PLAIN) else floats(v) for v in (value, outputs))
     except Exception:
         kind = type(value if outputs is None else outputs).__name__
         value, outputs, error = None, None, f"the log-likelihood returned {kind}, not a number"
-    return Answer(value, outputs, error, seconds, Status(status))
+    return Answer(value, outputs, error, seconds, Status(status), outage)
 
 
-def end_all(run: str) -> None:
-    """End the processes of a run that this process started."""
-    for process in list(_running.pop(run, ())):
-        _end(process)
-
-
-def _call_apart(payload: bytes, theta: Array, timeout: float | None, run: str) -> Answer:
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-P", child.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    )
+def _call_apart(payload: bytes, theta: Array, timeout: float | None) -> Answer:
+    start, answered = time.perf_counter(), False
+    pipe = subprocess.PIPE
+    process = processes.Program([sys.executable, "-P", child.__file__], stdin=pipe, stdout=pipe)
     assert process.stdin is not None
     assert process.stdout is not None
-    mine = _running.setdefault(run, set())
-    mine.add(process)
     clock = _Clock(process)
     try:
         with contextlib.suppress(OSError), process.stdin as stdin:  # it may have died
@@ -117,11 +116,11 @@ def _call_apart(payload: bytes, theta: Array, timeout: float | None, run: str) -
             clock.set(timeout)
             start, data = time.perf_counter(), b""
         data += process.stdout.read()
+        answered = bool(data)
     finally:
         clock.set(None)
-        _end(process)
+        process.finish() if answered else process.end()
         process.stdout.close()
-        mine.discard(process)
     seconds = time.perf_counter() - start
     try:
         return _answer(pickle.loads(data))
@@ -137,7 +136,7 @@ def _call_apart(payload: bytes, theta: Array, timeout: float | None, run: str) -
 class _Clock:
     """Ends a process when its time is up."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: processes.Program) -> None:
         self.process, self.expired = process, False
         self.timer: threading.Timer | None = None
 
@@ -151,19 +150,7 @@ class _Clock:
 
     def _expire(self) -> None:
         self.expired = True
-        _end(self.process)
-
-
-_ending = threading.Lock()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and all that it started. The group is there until its leader is waited for."""
-    with _ending:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        self.process.end()
 
 
 def _dumps(log_likelihood: LogLikelihood | None) -> bytes:
