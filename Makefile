@@ -5,7 +5,7 @@ BIN = .venv/bin
 
 .PHONY: demo test docs pages lint format clean
 
-demo: .venv/installed
+demo: .venv/demo
 	$(BIN)/python examples/demo.py $(PROBLEM)
 
 test: .venv/installed lint
@@ -30,8 +30,12 @@ format: .venv/installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/demo: pyproject.toml constraints.txt  # the package and what its pictures need
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[plot]"
+	touch $@
+
+.venv/installed: .venv/demo  # and what tests, documentation and optional parts need
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[arviz,plot,fem]" --group dev
 	touch $@
