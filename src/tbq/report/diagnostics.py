@@ -144,11 +144,10 @@ def failures(result: Result) -> list[Finding]:
 def same_number(result: Result) -> list[Finding]:
     """Did any two runs differ? Said only where none did."""
     runs = [e for e in result.evaluations if e.status is Status.OK]
-    learned = all(e.outputs is not None for e in runs)
-    seen = np.array([e.outputs if learned else [e.log_likelihood] for e in runs], dtype=float)
-    if len(runs) < _FEWEST or np.any(seen != seen[0]):
+    seen = [np.array([e.log_likelihood]) if e.outputs is None else e.outputs for e in runs]
+    if len(runs) < _FEWEST or len({numbers.tobytes() for numbers in seen}) > 1:
         return []
-    what = "numbers" if seen.shape[1] > 1 else f"number, {seen[0, 0]:.6g}"
+    what = "numbers" if seen[0].size != 1 else f"number, {seen[0][0]:.6g}"
     advice = "Does the simulator read theta? If it does, these data say nothing about these parameters."
     return [_at_least("constant", 0.0, 1.0, f"Every run returned the same {what}.", advice)]
 
