@@ -1,7 +1,7 @@
 """Damages and crafts result files in thousands of ways: ``tbq.load`` refuses them in one sentence, or reads a result.
 
-python fuzz_files.py MUTATIONS SEED prints, as JSON, what came of them: how many were refused and read, everything that
-was neither, and by how many MiB the process grew.
+python fuzz_files.py MUTATIONS SEED [FOLDER] prints, as JSON, what came of them: how many were refused and read,
+everything that was neither (and leaves those files in FOLDER), and by how many MiB the process grew.
 """
 
 import copy
@@ -245,13 +245,12 @@ def outcome(path):
     return "read"
 
 
-def main(mutations, seed):
+def main(mutations, seed, keep=None):
     rng = random.Random(seed)
     counts, other = {"refused": 0, "read": 0}, []
     with tempfile.TemporaryDirectory() as folder:
         FILES[:] = corpus(Path(folder))
         path = Path(folder) / "mutated.tbq"
-        data = b""
         for _ in range(3):  # what reading takes at best
             path.write_bytes(FILES[-1])
             assert outcome(path) == "read"
@@ -264,7 +263,8 @@ def main(mutations, seed):
                 counts[found] += 1
             else:
                 other.append(f"{i}: {found}")
-                Path(f"/tmp/fuzz_{i}.tbq").write_bytes(data)
+                if keep:
+                    Path(keep, f"{i}.tbq").write_bytes(data)
     print(json.dumps({"mutations": mutations, **counts, "other": other, "grown": round((peak() - memory) / 1024)}))
 
 
@@ -276,4 +276,4 @@ FILES = []
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(*(int(a) for a in sys.argv[1:]))
+    main(*(int(a) for a in sys.argv[1:3]), *sys.argv[3:])

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import tbq
+from tbq.problem import prior as prior_module
 from tbq.problem.coordinates import choose_axis
 
 MARGINALS = {
@@ -197,6 +200,47 @@ def test_wrong_arguments_of_sample_are_named():
     with pytest.raises(tbq.TbqError, match=r"seed must be .* a numpy\.random\.Generator or None; got 'x'"):
         prior.sample(3, seed="x")
     assert prior.sample(2.0, seed=np.random.default_rng(0)).shape == (2, 1)
+
+
+def test_a_constraint_that_hardly_ever_holds_says_what_to_do():
+    box = {"a": stats.uniform(0, 1), "b": stats.uniform(10, 1)}
+    with pytest.raises(tbq.TbqError) as caught:  # on 0.01 % of the prior
+        tbq.Prior(box, constraint=lambda theta: 0.5 < theta[0] < 0.51 and 10.5 < theta[1] < 10.51)
+    found = re.fullmatch(
+        r"Prior: constraint holds at (\d+) of 65536 points of the prior: too few to draw from. Tighten the marginals "
+        r"to where it holds, as far as it was seen: a from 0\.50\d* to 0\.50\d*, b from 10\.5\d* to 10\.51?; or choose "
+        r"parameters by which it always holds, such as differences in the place of an order",
+        str(caught.value),
+    )
+    assert found
+    assert 1 <= int(found[1]) < 20
+
+
+def test_a_constraint_that_seldom_holds_is_drawn_from_in_bounded_blocks(monkeypatch):
+    most = []
+    uniform = prior_module._uniform
+    monkeypatch.setattr(prior_module, "_AT_ONCE", 2**14)
+    monkeypatch.setattr(prior_module, "_uniform", lambda n, *rest: most.append(n) or uniform(n, *rest))
+    prior = tbq.Prior({"a": stats.uniform(0, 1)}, constraint=lambda theta: 0.5 < theta[0] < 0.502)
+    draws = prior.sample(150, seed=0, method="lhs")
+    assert draws.shape == (150, 1)
+    assert max(most[1:]) == 2**14  # of the 75,000 points that it takes
+    assert stats.kstest(draws[:, 0], stats.uniform(0.5, 0.002).cdf).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("marginal", "message"),
+    [
+        (stats.pareto(0.01), "has tails beyond all floating-point numbers: .* begin at 1 and inf; use its logarithm"),
+        (stats.uniform(1e16, 100), r"so narrow for its size that .*: uniform\(1e\+16, 100\); use what it differs by"),
+        (stats.norm(1e8, 1e-6), "so narrow for its size"),
+    ],
+)
+def test_marginals_that_floats_cannot_hold_are_refused(marginal, message):
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.Prior({"a": marginal})
+    for fine in (stats.uniform(1e8, 1.0), stats.norm(1e160, 1e155), stats.lognorm(50.0), stats.cauchy()):
+        tbq.Prior({"a": fine})
 
 
 def test_small_constraint_regions_do_not_blow_up():

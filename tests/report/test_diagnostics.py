@@ -194,6 +194,11 @@ def test_tail_index_of_pareto_weights(k):
     assert np.mean(estimates) == pytest.approx(k, abs=0.08)
 
 
+def test_tail_index_of_a_tail_of_equal_weights():
+    weights = np.concatenate([np.zeros(1384), np.ones(116)])  # the third of 40 trial slopes is exactly zero
+    assert diagnostics.tail_index(weights) < 0.0
+
+
 def test_tail_index_agrees_with_maximum_likelihood():
     weights = stats.genpareto(0.6).rvs(20_000, random_state=3)
     ordered = np.sort(weights)

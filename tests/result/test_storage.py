@@ -251,6 +251,7 @@ def outputs(tmp_path_factory):
         (lambda t: t["surrogate"]["components"][0].update(logarithm_of=["x", 1.0]), "logarithm_of is not a number"),
         (lambda t: t["surrogate"].update(outside={"array": "samples"}), "outside is not an array"),
         (lambda t: t.update(likelihood=None), "there is no likelihood of them"),
+        (lambda t: t["evaluations"][1].update(outputs=[1.0]), "a run has other outputs than were observed"),
     ],
 )
 def test_what_is_wrong_with_learned_outputs_is_said_too(crafted, outputs, text, message):

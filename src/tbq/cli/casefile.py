@@ -37,6 +37,7 @@ from pydantic import (
 )
 
 from tbq.cli import distributions
+from tbq.common.arguments import real
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
 from tbq.common.words import described
@@ -85,7 +86,7 @@ def _numbers(value: Any, info: ValidationInfo) -> Any:
         return [_numbers(v, info) for v in value]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"must be numbers, or a table such as {{file = 'measured.csv'}}; got {value!r}")
-    return float(value)
+    return real(value)
 
 
 def _limits(value: Any) -> tuple[float, float]:

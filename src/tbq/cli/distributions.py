@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tbq.common.arguments import real
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Distribution
 from tbq.problem.families import families, shapes
@@ -124,9 +125,9 @@ def _wrong_keys(name: str, given: list[str]) -> str:
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+    if not np.isfinite(number := real(value)):
         raise ArgumentError(f"{key} must be a finite number; got {value!r}")
-    return float(value)
+    return number
 
 
 def _ordered(low: float, high: float) -> None:

@@ -11,6 +11,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
+def nats(x: float, digits: int = 4) -> str:
+    """A logarithm to so many digits after the point; a large one, which has none there, as a power of ten."""
+    return f"{x:.{digits}f}" if abs(x) < 1e9 else f"{x:.{digits + 6}g}"
+
+
 def printable(text: str) -> str:
     """Text of a simulator or a file, with what a terminal would obey spelled out; lines and tabs stay."""
     return "".join(c if c in "\n\t" or not steers(c) else c.encode("unicode_escape").decode() for c in text)

@@ -22,6 +22,15 @@ def normalise(log_terms: Array) -> tuple[float, Array]:
     return total, np.exp(log_terms - total)
 
 
+def mean_and_sd(draws: Array) -> tuple[Array, Array]:
+    """Of each column; its scale may be one whose squares are no floating-point numbers."""
+    centre = np.median(draws, axis=0)
+    unit = np.max(np.abs(draws - centre), axis=0)
+    unit[unit == 0.0] = 1.0
+    scaled = (draws - centre) / unit
+    return centre + unit * scaled.mean(axis=0), unit * scaled.std(axis=0)
+
+
 def effective_sample_size(weights: Array) -> float:
     """(Σw)²/Σw²: n for equal weights, 1 for a single one."""
     return float(weights.sum() ** 2 / np.sum(weights**2))

@@ -21,6 +21,9 @@ Method = Literal["random", "lhs", "sobol"]
 Seed = int | np.random.Generator | None
 
 _VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's fraction of the prior
+_FEWEST_FLOATS = 1e5  # that must lie between a marginal's outer quantiles: differences are taken over 1e-4 of its width
+_LEAST_MASS = 1e-3  # of a constraint: below, drawing from the prior takes thousands of tries, and its mass is a guess
+_AT_ONCE = 2**20  # points drawn at once
 _TAIL = 1e-9  # an unbounded axis is searched between these quantiles
 
 
@@ -64,11 +67,8 @@ class Prior:
         self.axes = tuple(choose_axis(m) for m in self.marginals.values())
         self.correlation = None if correlation is None else _check_correlation(correlation, self.names)
         self.copula = None if self.correlation is None else _nataf(self.correlation, self.marginals)
-        if constraint is not None and self.constraint_mass == 0.0:
-            raise ArgumentError(
-                f"Prior: constraint holds at none of {_VOLUME_POINTS} points of the prior: "
-                "the region is empty or too small; widen it or tighten the marginals"
-            )
+        if constraint is not None and self.constraint_mass < _LEAST_MASS:
+            raise ArgumentError(self._too_small())
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{k}: {_describe(m)}" for k, m in self.marginals.items())
@@ -96,12 +96,14 @@ class Prior:
         if self.constraint is None or n == 0:
             return self.from_uniform(_uniform(n, self.dim, method, rng))
         size = int(1.2 * n / self.constraint_mass) + 8
-        while True:  # ends: the constraint holds on a measurable fraction of the prior
-            theta = self.from_uniform(_uniform(size, self.dim, method, rng))
-            kept = theta[self._feasible(theta)]
-            if len(kept) >= n:
-                return kept[:n]
+        kept = np.empty((0, self.dim))
+        while len(kept) < n:  # ends: the constraint holds on a measurable fraction of the prior
+            whole_design = size <= _AT_ONCE  # beyond, a design so thinned out is no better than random points
+            u = _uniform(min(size, _AT_ONCE), self.dim, method if whole_design else "random", rng)
+            theta = self.from_uniform(u)
+            kept = np.vstack([kept[:0] if whole_design else kept, theta[self._feasible(theta)]])
             size *= 2
+        return kept[:n]
 
     def from_uniform(self, u: Array) -> Array:
         """Map points of the unit cube to parameters, before any constraint."""
@@ -135,16 +137,31 @@ class Prior:
     @cached_property
     def constraint_mass(self) -> float:
         """Share of the unconstrained prior on which the constraint holds."""
-        if self.constraint is None:
-            return 1.0
-        u = _uniform(_VOLUME_POINTS, self.dim, "sobol", np.random.default_rng(0))
-        return float(self._feasible(self.from_uniform(u)).mean())
+        return 1.0 if self.constraint is None else float(self._feasible(self._volume_points).mean())
+
+    @property
+    def _volume_points(self) -> Array:
+        return self.from_uniform(_uniform(_VOLUME_POINTS, self.dim, "sobol", np.random.default_rng(0)))
 
     @property
     def constraint_mass_error(self) -> float:
         """Relative standard error of ``constraint_mass``; quasi-random points do better than this."""
         mass = self.constraint_mass
         return float(np.sqrt((1.0 - mass) / (mass * _VOLUME_POINTS)))
+
+    def _too_small(self) -> str:
+        """Why the region of the constraint cannot be drawn from, and where it was seen."""
+        theta = self._volume_points
+        inside = theta[self._feasible(theta)]
+        where = "the region is empty or too small; widen it or tighten the marginals"
+        if len(inside):
+            ranges = zip(self.names, inside.min(axis=0), inside.max(axis=0), strict=True)
+            seen = ", ".join(f"{name} from {low:.4g} to {high:.4g}" for name, low, high in ranges)
+            where = (
+                f"too few to draw from. Tighten the marginals to where it holds, as far as it was seen: {seen}; or "
+                "choose parameters by which it always holds, such as differences in the place of an order"
+            )
+        return f"Prior: constraint holds at {len(inside) or 'none'} of {_VOLUME_POINTS} points of the prior: {where}"
 
     def _feasible(self, theta: Array) -> BoolArray:
         assert self.constraint is not None
@@ -231,6 +248,18 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
         raise ArgumentError(
             f"Prior: {name!r} is degenerate: the quantiles of {_describe(marginal)} are "
             f"{np.array2string(quantiles, precision=4)}; its scale must be positive and its shape valid"
+        )
+    with np.errstate(over="ignore"):
+        ends = np.array([marginal.ppf(_TAIL), marginal.isf(_TAIL)])
+    if not np.all(np.isfinite(ends)):
+        raise ArgumentError(
+            f"Prior: {name!r} has tails beyond all floating-point numbers: the outermost {_TAIL:g} of "
+            f"{_describe(marginal)} begin at {ends[0]:.3g} and {ends[1]:.3g}; use its logarithm as the parameter"
+        )
+    if quantiles[-1] - quantiles[0] < _FEWEST_FLOATS * np.spacing(np.abs(quantiles).max()):
+        raise ArgumentError(
+            f"Prior: {name!r} is so narrow for its size that floating-point numbers cannot tell its values apart: "
+            f"{_describe(marginal)}; use what it differs by from {quantiles[2]:.3g} as the parameter"
         )
 
 

@@ -28,8 +28,9 @@ _PAUSED = (
     "fail, raise outage_after."
 )
 
-_GRAVE = {"convergence", "evidence", "successful runs"}  # names without which the others hardly matter
+_GRAVE = {"convergence", "evidence", "successful runs", "digits"}  # names without which the others hardly matter
 _RELEVANT_DEPTH = 10.0  # nats below the best run within which a run says something about the posterior
+_APART = 0.01  # nats between two floating-point numbers that blur an evidence
 _FLOOR = 0.02  # nats added to the standard deviation of a prediction
 _RULE_OF_THREE = 3.0
 _LAST = 10  # runs
@@ -96,7 +97,7 @@ class LeftOut:
     @property
     def relevant(self) -> BoolArray:
         """Runs that were, or were expected to be, near enough to the best one to matter."""
-        return np.maximum(self.found, self.expected) > self.found.max() - _RELEVANT_DEPTH
+        return np.maximum(self.found, self.expected) >= self.found.max() - _RELEVANT_DEPTH
 
     @property
     def scores(self) -> Array:
@@ -156,6 +157,28 @@ def _why_they_fail(result: Result) -> str:
     )
 
 
+def same_number(result: Result) -> list[Finding]:
+    """Did any two runs differ? Said only where none did."""
+    runs = [e for e in result.evaluations if e.status is Status.OK]
+    seen = [np.array([e.log_likelihood]) if e.outputs is None else e.outputs for e in runs]
+    if len(runs) < _FEWEST or len({numbers.tobytes() for numbers in seen}) > 1:
+        return []
+    what = "numbers" if seen[0].size != 1 else f"number, {seen[0][0]:.6g}"
+    advice = "Does the simulator read theta? If it does, these data say nothing about these parameters."
+    return [_at_least("constant", 0.0, 1.0, f"Every run returned the same {what}.", advice)]
+
+
+def lost_digits(result: Result) -> list[Finding]:
+    """Is the log-likelihood so large that floating-point numbers have no digits left for what matters?"""
+    best = max((e.log_likelihood for e in result.evaluations if e.status is Status.OK), default=0.0)
+    apart = float(np.spacing(abs(best)))
+    if apart <= _APART:
+        return []
+    sentence = f"The best log-likelihood is {best:.3g}, where floats lie {apart:.2g} apart: its digits are lost."
+    advice = "Leave out a constant of the log-likelihood where its terms are added up; log_evidence is less by as much."
+    return [_at_most("digits", apart, _APART, sentence, advice)]
+
+
 # --- the surrogate ------------------------------------------------------------------------------------------
 
 
@@ -207,10 +230,11 @@ def other_surrogates(result: Result) -> list[Finding]:
     assert surrogate is not None
     z = result.prior.to_working(draws)
     here = surrogate.log_mean(surrogate.at(z), 1.0)
+    mean, sd = moments.mean_and_sd(draws)
     shifts = []
     for other in surrogate.alternatives(_ALTERNATIVES, np.random.default_rng(0)):
         _, weights = moments.normalise(other.log_mean(other.at(z), 1.0) - here)
-        shifts.append(np.max(np.abs(weights @ draws - draws.mean(axis=0)) / draws.std(axis=0)))
+        shifts.append(np.max(np.abs(weights @ draws - mean) / sd))
     if not shifts:
         return []
     largest = float(np.max(shifts))
@@ -271,6 +295,7 @@ def tail_index(weights: Array) -> float:
     m = 30 + int(np.sqrt(len(tail)))
     quarter = tail[int(len(tail) / 4 + 0.5) - 1]
     b = 1.0 / tail[-1] + (1.0 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3.0 * quarter)
+    b[b == 0.0] = 1e-9 / tail[-1]  # an exponential tail, where the ratio of b and k has only a limit
     k = np.mean(np.log1p(-b[:, None] * tail), axis=1)
     _, fraction = moments.normalise(len(tail) * (np.log(-b / k) - k - 1.0))
     estimate = float(np.mean(np.log1p(-(fraction @ b) * tail)))
@@ -325,6 +350,8 @@ _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
     bounds,
     coverage,
     failures,
+    same_number,
+    lost_digits,
 )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from tbq.common.arguments import file_path
 from tbq.common.errors import TbqError
-from tbq.common.words import printable
+from tbq.common.words import nats, printable
 from tbq.problem.evaluation import Evaluation
 from tbq.report import diagnostics, plots, summary
 from tbq.result.result import Result
@@ -95,7 +95,7 @@ def body(result: Result) -> str:
 
 def _evidence(result: Result) -> str:
     parts = summary.error_parts(result)
-    numbers = f"{result.log_evidence:.4f} ± {result.log_evidence_sd:.4f}"
+    numbers = f"{nats(result.log_evidence)} ± {nats(result.log_evidence_sd)}"
     return _section(
         "Evidence",
         f'<p class="big">log evidence {numbers}</p>',

@@ -24,6 +24,7 @@ _GRID = 201
 _NODES = 128  # posterior draws that an acquisition function is averaged over: double sums cost their square
 _MOST = 6  # parameters in a picture of pairs
 _MOST_NUMBERS = 8  # on the bars of the stages
+_LARGEST_LOG = 700.0  # whose exponential is still a float
 _FLOOR = -8.0  # nats below its maximum where the picture of an acquisition function ends
 _BLUE, _SKY, _ORANGE, _VERMILION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999"  # Okabe and Ito's
 
@@ -40,7 +41,9 @@ def pyplot() -> Any:
 def posterior_density(result: Result, axes: Axes, *, title: str | None = None) -> Axes:
     """Mean posterior density of two parameters with the runs on it: squares the first design, dots the rest."""
     grid, x, y = _grid(result)
-    _density(axes, x, y, np.exp(result.log_density(grid)), result.prior.labels)
+    log_density = result.log_density(grid)
+    beyond = max(float(log_density.max()) - _LARGEST_LOG, 0.0)  # floats: then it is shown in a unit of its own
+    _density(axes, x, y, np.exp(log_density - beyond), result.prior.labels)
     _all_runs(result, axes)
     axes.set_title(title or f"{result.n_evaluations} runs, evidence {result.evidence:.4g}")
     return axes
@@ -136,7 +139,7 @@ def predicted(result: Result, axes: Axes) -> Axes:
     best = runs.found.max()
     low = runs.found[runs.relevant].min()
     axes.axline((best, best), slope=1.0, color="black", lw=1, ls="--")
-    pad = 0.05 * (best - low) + 0.5
+    pad = 0.05 * (best - low) + max(0.5, 4.0 * np.spacing(abs(best)))
     axes.set(xlim=(low - pad, best + pad), ylim=(low - 4 * pad, best + 4 * pad))
     axes.set(xlabel="log-likelihood found", ylabel="expected from all others", title="leave-one-out")
     axes.legend(frameon=False)

@@ -11,7 +11,8 @@ import numpy as np
 from scipy import optimize
 
 from tbq.common.types import Array
-from tbq.common.words import duration, printable
+from tbq.common.words import duration, nats, printable
+from tbq.evidence.moments import mean_and_sd
 from tbq.problem.evaluation import Status
 from tbq.report import diagnostics
 from tbq.report.diagnostics import Finding
@@ -21,6 +22,7 @@ _PRIOR_DRAWS = 2**12
 _STEP = 1e-4  # of differences, in working coordinates
 _REFUSED = 1e25  # outside the prior
 _COLUMN = 10  # characters
+_NO_DIGITS = 1e15  # a logarithm that has none after the point: only the power of ten is known
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,20 @@ def marginals(result: Result) -> list[Marginal]:
         return []
     before = _interval(result.prior.sample(_PRIOR_DRAWS, 0, "sobol"))
     after = _interval(result.samples)
-    columns = zip(result.prior.labels, result.samples.T, after.T, mode(result), before.T, strict=True)
+    moments = zip(*mean_and_sd(result.samples), np.median(result.samples, axis=0), strict=True)
+    columns = zip(result.prior.labels, moments, after.T, mode(result), before.T, strict=True)
     return [
         Marginal(
             label,
-            mean=float(draws.mean()),
-            sd=float(draws.std()),
+            mean=float(mean),
+            sd=float(sd),
             low=float(low),
-            median=float(np.median(draws)),
+            median=float(median),
             high=float(high),
-            mode=_rounded(float(best), float(draws.std())),
+            mode=_rounded(float(best), float(sd)),
             narrowed=float(1.0 - (high - low) / (prior_high - prior_low)),
         )
-        for label, draws, (low, high), best, (prior_low, prior_high) in columns
+        for label, (mean, sd, median), (low, high), best, (prior_low, prior_high) in columns
     ]
 
 
@@ -145,6 +148,8 @@ def evidence(result: Result) -> str:
     """The evidence, also where it is too small or too large for a float, and its coefficient of variation."""
     if 0.0 < result.evidence < np.inf:
         number = f"{result.evidence:.4e}"
+    elif abs(result.log_evidence) > _NO_DIGITS:
+        number = f"10^({result.log_evidence / math.log(10.0):.4g})"
     else:
         number = f"{Context(8, Emin=MIN_EMIN, Emax=MAX_EMAX).exp(Decimal(result.log_evidence)):.4e}"
     cov = result.evidence_cov
@@ -166,9 +171,9 @@ def text(result: Result) -> str:
 def _evidence(result: Result) -> list[str]:
     assert result.surrogate is not None
     return [
-        f"log evidence   {result.log_evidence:.4f} ± {result.log_evidence_sd:.4f}",
+        f"log evidence   {nats(result.log_evidence)} ± {nats(result.log_evidence_sd)}",
         f"evidence       {evidence(result)}",
-        "error parts    " + ", ".join(f"{name} {sd:.4f}" for name, sd in error_parts(result).items()),
+        "error parts    " + ", ".join(f"{name} {nats(sd)}" for name, sd in error_parts(result).items()),
         f"surrogate      {result.surrogate.description}",
     ]
 

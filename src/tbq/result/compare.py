@@ -12,6 +12,7 @@ from scipy import special
 from tbq.common.arguments import generator, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike
+from tbq.common.words import nats
 from tbq.problem.prior import Seed
 from tbq.result import predict
 from tbq.result.result import Result
@@ -108,7 +109,7 @@ class Comparison:
         lines = [f"{'model':<{width}}  {'log evidence':>22}  {'log B of best':>20}  probability (90 %)"]
         for i, name in enumerate(self.names):
             r = self.results[name]
-            evidence = f"{r.log_evidence:.3f} ± {r.log_evidence_sd:.3f}"
+            evidence = f"{nats(r.log_evidence, 3)} ± {nats(r.log_evidence_sd, 3)}"
             factor = "{:.3f} ± {:.3f}".format(*self.log_bayes_factor(self.names[0], name)) if i else ""
             chance = f"{_chance(self.probabilities[i])} ({_chance(low[i])} to {_chance(high[i])})"
             lines.append(f"{name:<{width}}  {evidence:>22}  {factor:>20}  {chance}")

@@ -148,6 +148,9 @@ def _check_numbers(result: Result) -> None:
         raise DamagedError("notes or seed are not what they must be")
     if not real(vars(result), "seconds") >= 0.0:
         raise DamagedError("seconds are negative")
+    data = None if result.likelihood is None else result.likelihood.observed.shape
+    if data and any(e.outputs is not None and e.outputs.shape != data for e in result.evaluations):
+        raise DamagedError("a run has other outputs than were observed")
     if result.surrogate is None:
         return
     if not result.stages or not _support(result.prior).contains(result.samples).all():
