@@ -143,7 +143,7 @@ def test_a_report_where_nothing_was_learned(tmp_path):
     def never(theta):
         raise ValueError("no licence")
 
-    tbq.infer(never, PRIOR, seed=0, max_evaluations=12).report(tmp_path / "a.html")
+    tbq.infer(never, PRIOR, seed=0, max_evaluations=12, outage_after=(np.inf, np.inf)).report(tmp_path / "a.html")
     page = Page((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert "Too few evaluations succeeded" in page.text
     assert "12 failed" in page.text
