@@ -80,6 +80,12 @@ def test_records_of_earlier_versions_are_compared_by_density():
     assert not same_prior(record, tbq.Prior({**MARGINALS, "b": stats.norm(0, 1.001)}))
 
 
+@pytest.mark.parametrize("change", [{"theta": "x"}, {"theta": [[1.0]]}, {"log_density": ["much"]}, {"log_density": 3}])
+def test_a_record_that_no_prior_has_written_is_of_another(change):
+    prior = tbq.Prior(MARGINALS)
+    assert not same_prior({**prior_record(prior), **change}, prior)
+
+
 def test_the_description_has_all_digits_that_tell_numbers_apart():
     prior = tbq.Prior({"a": stats.uniform(0.1, 0.9), "b": stats.norm(0, scale=1.00000000001)})
     assert repr(prior) == "Prior(a: uniform(0.1, 0.9), b: norm(0, scale=1.00000000001))"

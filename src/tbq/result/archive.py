@@ -75,17 +75,15 @@ def read(path: Path) -> Description:
         with zipfile.ZipFile(path) as file:
             members = _Members(file, _room(path))
             text = _parsed(members.content(_TEXT))
-            if text["format"] != FORMAT:
-                stranger = one_line(f"{text['format']} of tbq {text['version']}", 60)
-                raise TbqError(f"load: {path} has format {stranger}; this tbq reads format {FORMAT}")
-            return _unpack(text, members, _DEEPEST)
+            if text["format"] == FORMAT:
+                return _unpack(text, members, _DEEPEST)
     except OSError as error:
         raise TbqError(f"load: {path} cannot be read: {error.strerror or error}") from error
-    except Exception as error:
-        if type(error) is TbqError:
-            raise
+    except Exception as error:  # whatever a crafted file can bring about
         why = str(error) if isinstance(error, DamagedError) else described(error)
         raise DamagedError(f"load: {path} is not a result that tbq saved, or it is damaged: {one_line(why)}") from error
+    written = one_line(f"{text['format']} of tbq {text.get('version')}", 60)
+    raise TbqError(f"load: {path} has format {written}; this tbq reads format {FORMAT}")
 
 
 class _Members:

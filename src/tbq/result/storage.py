@@ -153,9 +153,13 @@ def _check_numbers(result: Result) -> None:
         raise DamagedError("a run has other outputs than were observed")
     if result.surrogate is None:
         return
-    if not result.stages or not _support(result.prior).contains(result.samples).all():
-        raise DamagedError("it has no stages, or draws outside the prior")
-    if not np.all(np.isfinite([result.log_evidence, *result.log_density(result.samples[:_DRAWS])])):
+    if not (result.stages and len(result.samples) and np.isfinite(result.log_evidence)):
+        raise DamagedError("it has a surrogate, and no stages, draws or evidence")
+    if not _support(result.prior).contains(result.samples).all():
+        raise DamagedError("it has draws outside the prior")
+    if result.likelihood is not None and any(isinstance(e.scale, NotStored) for e in result.likelihood.experiments):
+        return  # without its noise it has no density
+    if not np.all(np.isfinite(result.log_density(result.samples[:_DRAWS]))):
         raise DamagedError("its surrogate has no density at the posterior's own draws")
 
 

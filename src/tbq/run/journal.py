@@ -255,6 +255,7 @@ def _check_contents(contents: Contents) -> None:
     if (written := contents.header["format"]) != FORMAT:
         raise ValueError(f"its format is {written!r}, and this tbq reads {FORMAT}")
     names, settings = contents.header["prior"]["names"], contents.header["settings"]
+    _ = contents.header["version"], contents.header["seed"], contents.header["prior"]["description"]
     if not all(isinstance(name, str) for name in names) or not isinstance(settings["max_evaluations"], int):
         raise ValueError("names that are not words, or a budget that is not a number")
     points = [e.theta for e in contents.evaluations] + [p.theta for p in contents.pending]
