@@ -1,6 +1,6 @@
 """Evidences of the real posteriors of `tbq bench real`, by adaptive importance sampling with the true log-likelihood.
 
-Run: python benchmarks/real_references.py [problem ...]; all take a few minutes.
+Run: python benchmarks/real_references.py [problem ...]; all take some ten minutes of one core.
 
 In coordinates in which the prior is standard normal, populations climb to the posterior by tempering, each from
 nothing; a mixture of Student-t densities is fitted to all of them, and again to what importance sampling makes of it.

@@ -246,6 +246,20 @@ def test_a_sinusoid_and_its_modes_with_the_offset_integrated_exactly():
         assert mode.mass == pytest.approx(share[mode.contains(theta)].sum(), abs=0.005)
 
 
+def test_an_enzyme_with_its_background_integrated_exactly():
+    (fastest, df), (half, dh) = middles(-0.3, 0.3, 60), middles(0.3, 1.3, 60)
+    (k, dk), (v, dv) = middles(np.log(12.5), np.log(15.5), 40), middles(-2.0, 1.0, 40)
+    rates = np.exp(np.stack(np.meshgrid(fastest, half, indexing="ij"), axis=-1).reshape(-1, 2))
+    used = odes.product(rates)
+    used = used - used.mean(axis=1, keepdims=True)
+    data = odes.PRODUCT - odes.PRODUCT.mean()
+    cross, square = (used @ data)[:, None], np.sum(used**2, axis=1)[:, None]
+    misfit = data @ data - 2 * np.exp(k) * cross + np.exp(2 * k) * square
+    constant = -23 * v - 11.5 * np.log(2 * np.pi) - 0.5 * np.log(24) - np.log(1000.0)
+    log_sum = special.logsumexp(constant - 0.5 * misfit[..., None] * np.exp(-2 * v))
+    agrees("enzyme5", log_sum + np.log(df * dh * dk * dv / (5 * 6 * 6 * 5 * LOG10**4)))
+
+
 def test_three_parameters_by_a_grid():
     boxes = {
         "weibull3": [(np.log(0.8), np.log(3.2)), (np.log(500.0), np.log(2200.0)), (0.5, 2.2)],
