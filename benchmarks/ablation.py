@@ -34,7 +34,6 @@ PARTS: dict[str, dict[str, Any]] = {  # options, or numbers of the tuning
     "the same σ in the mean of L, however well runs were predicted": {"adjust_mean": False},
     "no exploration points": {"explore_every": 0},
     "populations without prior points": {"prior_fraction": 0.0},
-    "intermediate stages as strict as the last": {"intermediate": 1.0},
     "no check runs": {"check_runs": False},
     "no assessment by fresh quadrature and rival models before the end": {"assess_before_end": False},
     "full assessments before checks too": {"coarse_before_check": False},
@@ -46,7 +45,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "ensemble: one point from each of the four": {"acquisition": "ensemble", "batch_size": 4},
 }
 OF_PARTS = ("u3", "u4", "funnel3", "mixture4", "ten")
-SPARED = ("one kernel", "exp(μ", "no inflation", "intermediate")  # what these do shows without the hours of ten
+SPARED = ("one kernel", "exp(μ", "no inflation")  # what these do shows without the hours of ten
 SAME_IN_THE_PLANE = ("no check runs", "full assessments")
 OF_BATCHES = ("u1", "u3", "mixture4")
 

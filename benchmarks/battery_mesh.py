@@ -1,8 +1,11 @@
-"""Where the battery's numbers come from: mesh convergence at the true parameters, and the evidence by quadrature.
+"""Where the battery's numbers come from: mesh convergence at the true parameters, evidence and posterior by quadrature.
 
-Run: python benchmarks/battery_mesh.py (a few minutes); it writes docs/benchmarks/battery.md
+Run: python benchmarks/battery_mesh.py (a few minutes); it writes docs/benchmarks/battery.md and
+examples/battery.json, with `reference` behind it the latter alone.
 """
 
+import json
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -59,6 +62,11 @@ def per_watt() -> Array:
 
 def evidence(unit: Array, factor: Array) -> float:
     """∫ likelihood × prior, with the rise at the two sensors multiplied by ``factor``."""
+    return float(integrals(unit, factor)[0, 0])
+
+
+def integrals(unit: Array, factor: Array) -> Array:
+    """∫ θᵢᵏ × likelihood × prior for k = 0, 1, 2 (rows), of the two heats and h."""
     fine = [gauss(3), gauss(4), gauss(3, panels=20)]
     for axis, (n, (points, _)) in enumerate(zip(NODES, fine, strict=True)):
         unit = BarycentricInterpolator(gauss(n)[0], unit, axis=axis)(points)
@@ -66,12 +74,29 @@ def evidence(unit: Array, factor: Array) -> float:
     normal, w_normal = gauss(8, LOW[10], HIGH[10], panels=40)
     faulty, w_faulty = gauss(16, LOW[11], HIGH[11])
     measured = (battery.OBSERVED.reshape(2, 2) - battery.AMBIENT[:, None])[:, None, None]
-    total = 0.0
-    for weight, (a, b) in zip(weights, factor * unit.reshape(-1, 2, 2), strict=True):
+    total = np.zeros((3, 3))
+    bent = np.broadcast_to(LOW[12] + fine[2][0] * (HIGH[12] - LOW[12]), [len(w) for _, w in fine]).ravel()
+    powers = np.arange(3)
+    for weight, h, (a, b) in zip(weights, bent, factor * unit.reshape(-1, 2, 2), strict=True):
         rise = np.multiply.outer(normal, a)[:, None] + np.multiply.outer(faulty, b)
         misfit = np.sum(((rise - measured) / battery.NOISE) ** 2, axis=(0, -1))
-        total += weight * (w_normal @ np.exp(-0.5 * misfit) @ w_faulty)
-    return float(total / (battery.NOISE * np.sqrt(2.0 * np.pi)) ** 4)
+        likelihood = np.exp(-0.5 * misfit)
+        over_faulty, over_normal = likelihood @ w_faulty, w_normal @ likelihood
+        heats = [(normal[:, None] ** powers).T @ (w_normal * over_faulty)]
+        heats.append((faulty[:, None] ** powers).T @ (w_faulty * over_normal))
+        total += weight * np.column_stack([*heats, h**powers * heats[0][0]])
+    return total / (battery.NOISE * np.sqrt(2.0 * np.pi)) ** 4
+
+
+def write_reference(unit: Array) -> None:
+    """Evidence and moments of the three parameters that the data say something about."""
+    zeroth, first, second = integrals(unit, np.ones(2))
+    mean = first / zeroth
+    sd = np.sqrt(second / zeroth - mean**2)
+    names = ("q_normal", "q_faulty", "h")
+    found = {"log_evidence": float(np.log(zeroth[0])), "log_evidence_sd": 0.0}
+    moments = {key: dict(zip(names, values.tolist(), strict=True)) for key, values in (("mean", mean), ("sd", sd))}
+    Path("examples/battery.json").write_text(json.dumps({**found, **moments}, indent=2) + "\n")
 
 
 def gauss(n: int, low: float = 0.0, high: float = 1.0, panels: int = 1) -> tuple[Array, Array]:
@@ -82,7 +107,11 @@ def gauss(n: int, low: float = 0.0, high: float = 1.0, panels: int = 1) -> tuple
 
 
 def main() -> None:
-    rows, unit = meshes(), per_watt()
+    unit = per_watt()
+    write_reference(unit)
+    if sys.argv[1:] == ["reference"]:
+        return
+    rows = meshes()
     here = evidence(unit, np.ones(2))
     converged = evidence(unit, rows["extrapolated"][1:] / rows["default"][1:])
     lines = [

@@ -3,12 +3,15 @@
 Run: python benchmarks/figures.py [bq] [tbq] [readme] [pairs] [battery]
 """
 
+import csv
 import runpy
 import sys
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 import tbq
 from tbq.acquisition.functions import ENSEMBLE
@@ -19,11 +22,13 @@ from tbq.engine import conclude
 from tbq.engine.stages import advance
 from tbq.problem.options import AcquisitionName
 from tbq.problem.settings import resolve
-from tbq.report import plots
+from tbq.report import plots, style
 from tbq.result.result import Result
 
 FOLDER = Path("docs/figures")
 SEED = 0
+TMCMC_POPULATIONS = (100, 300, 1000)
+TMCMC_SEEDS = 10
 
 
 def bayesian_quadrature(name: str) -> None:
@@ -86,12 +91,92 @@ def pairs(name: str, columns: list[tuple[int, int]]) -> None:
 
 
 def readme() -> None:
-    """The picture of the README's example."""
+    """The README's first picture: the posterior of its example, and what the evidence costs there and elsewhere.
+
+    TMCMC is run here; nested sampling's calls and evidences are those that benchmarks/peers/study.py wrote down.
+    """
     result = runpy.run_path("examples/readme.py")["result"]
-    figure, axes = plots.pyplot().subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    plots.posterior_density(result, axes[0])
-    plots.convergence(result, axes[1])
-    _save(figure, "readme")
+    with style.look(), plots.pyplot().rc_context({"font.size": 10}):
+        figure, axes = plots.pyplot().subplots(1, 2, figsize=(10.5, 4.3), layout="constrained")
+        _frame_posterior(result, axes[0])
+        _costs(result, axes[1])
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    figure.savefig(FOLDER / "readme.png", dpi=110)
+    print(FOLDER / "readme.png", flush=True)
+
+
+def _frame_posterior(result: Result, axis: Any) -> None:
+    plots.contours(result, axis)
+    axis.set(xlabel="stiffness k1 [29.7 MN/m]", ylabel="stiffness k2 [29.7 MN/m]")
+    for mode in result.modes:
+        words = f"{100 * mode.mass:.0f} % of the posterior"
+        right = mode.centre[0] > np.mean(axis.get_xlim())  # there it stands above, elsewhere beside the mode
+        offset, side = ((45, 24), "center") if right else ((24, 16), "left")
+        axis.annotate(words, mode.centre, offset, textcoords="offset points", ha=side)
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, high + 0.22 * (high - low))
+    marks = [
+        Patch(facecolor=style.BLUE, alpha=0.65, label="half of the posterior"),
+        Patch(facecolor=style.SKY, alpha=0.35, label="90 % of it"),
+        Line2D([], [], marker="o", ms=3, lw=0, color=style.INK, alpha=0.55, label="run of the simulator"),
+        Line2D([], [], marker="^", ms=6, lw=0, color=style.ORANGE, mec=style.INK, mew=0.6, label="best run"),
+    ]
+    axis.legend(handles=marks, loc="upper right", ncols=2)
+    axis.set_title(f"two frames explain two frequencies: found with {result.n_evaluations} runs")
+
+
+def _costs(result: Result, axis: Any) -> None:
+    """Evidence against calls: ours as it closes in, and what samplers need."""
+    problem = tbq.problems.get("dof2")
+    exact = problem.reference.log_evidence
+    axis.axhline(exact, color=style.INK, lw=1, ls="--", label="exact")
+    records = [r for r in result.history if r.gamma == 1.0]
+    n = np.array([r.n_evaluations for r in records])
+    values, sd = np.array([r.log_evidence for r in records]), np.array([np.sqrt(np.log1p(r.cov**2)) for r in records])
+    bar = {"capsize": 3, "lw": 1.2, "ms": 5}
+    axis.fill_between(n, values - 2 * sd, values + 2 * sd, color=style.SKY, alpha=0.4, lw=0)
+    axis.plot(n, values, color=style.BLUE, lw=1.5)
+    known = tbq.infer(problem.log_likelihood, problem.prior, seed=SEED)
+    for r, mark, label in ((result, "o", "tbq"), (known, "D", "tbq, outputs learned")):
+        calls = r.n_evaluations
+        axis.errorbar(
+            calls,
+            r.log_evidence,
+            2 * r.log_evidence_sd,
+            fmt=mark,
+            color=style.BLUE,
+            label=f"{label}: {calls} runs",
+            **bar,
+        )
+    for k, population in enumerate(TMCMC_POPULATIONS):
+        runs = [
+            tmcmc(problem.log_likelihood, problem.prior, population=population, chain_length=1, vectorized=True, seed=s)
+            for s in range(TMCMC_SEEDS)
+        ]
+        calls, found = int(np.mean([r.n_evaluations for r in runs])), np.array([r.log_evidence for r in runs])
+        error = np.sqrt(np.mean((found - exact) ** 2))
+        print(f"TMCMC, population {population}: {calls} calls, rms error {error:.3f}, mean {np.mean(found):.3f}")
+        label = f"TMCMC, {TMCMC_SEEDS} seeds" if k == 0 else ""
+        axis.errorbar(calls, found.mean(), 2 * found.std(), fmt="s", color=style.ORANGE, label=label, **bar)
+    with Path("docs/benchmarks/peers_runs.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if (row["peer"], row["problem"]) == ("dynesty", "dof2")]
+    for k, row in enumerate(rows):
+        label = "nested sampling (dynesty)" if k == 0 else ""
+        number = {key: float(row[key]) for key in ("calls", "log_evidence", "stated_sd")}
+        axis.errorbar(
+            number["calls"],
+            number["log_evidence"],
+            2 * number["stated_sd"],
+            fmt="^",
+            color=style.VERMILION,
+            label=label,
+            **bar,
+        )
+    axis.set(
+        xscale="log", xlabel="runs of the simulator", ylabel="log evidence ± 2 sd", ylim=(exact - 1.3, exact + 1.0)
+    )
+    axis.set_title("what the model evidence costs")
+    axis.legend(loc="lower right")
 
 
 def _pair(axis: Any, draws: Array, pair: tuple[int, int], reference: Array, names: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ import tbq
 from tbq.problem.evaluation import Evaluation, Proposal, Status
 from tbq.problem.settings import resolve
 from tbq.run import journal
+from tbq.run.header import header_of
 from tbq.run.warm_start import earlier
 
 DIM = 15
@@ -23,7 +24,7 @@ DIM = 15
 def write(folder: str, n: int) -> tbq.Prior:
     """A journal as a run of ``n`` evaluations leaves it."""
     prior = tbq.Prior({f"x{i}": stats.norm(0, 1) for i in range(DIM)})
-    records = [journal.header_of(prior, resolve(DIM, max_evaluations=n), 0, tbq.__version__, [])]
+    records = [header_of(prior, resolve(DIM, max_evaluations=n), 0, tbq.__version__, [])]
     for i, theta in enumerate(prior.sample(n, seed=0)):
         records.append(journal.ask_record([Proposal(i, theta, 0, "initial", np.nan)]))
         value = -0.5 * float(theta @ theta)

@@ -53,13 +53,14 @@ def rows(steps: int, dimensions: int, folder: str, every: int = EVERY) -> Iterat
     """Make the steps; a row for every so many of them."""
     prior = tbq.Prior({f"x{i}": stats.norm() for i in range(dimensions)})
     with tbq.Session(prior, journal=folder, seed=0, tolerance=1e-9, max_evaluations=steps) as session:
-        taken = []
-        while not session.done:
-            start = time.process_time()
+        taken: list[float] = []
+        start = time.process_time()
+        while not session.done:  # which learns from the run before
             (point,) = session.ask()
             value = float(overhead.log_likelihood(point.theta[None, :])[0])
             session.tell(point.id, log_likelihood=value)
             taken.append(time.process_time() - start)
+            start = time.process_time()
             if len(taken) % every == 0:
                 size = (Path(folder) / journal.FILE).stat().st_size / 2**20
                 n, last = len(taken), taken[-every:]

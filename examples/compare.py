@@ -35,15 +35,21 @@ def stiffening(theta: Any, loads: Any = LOADS) -> Any:
 
 
 PRIORS = {
-    "linear": tbq.Prior({"k": stats.lognorm(0.3, scale=2.2)}),
-    "stiffening": tbq.Prior({"k": stats.lognorm(0.3, scale=2.2), "c": stats.lognorm(1.0, scale=2e-3)}),
+    "linear": tbq.Prior({"k": stats.lognorm(0.3, scale=2.2)}, units={"k": "kN/mm"}),
+    "stiffening": tbq.Prior(
+        {"k": stats.lognorm(0.3, scale=2.2), "c": stats.lognorm(1.0, scale=2e-3)}, units={"k": "kN/mm", "c": "kN/mm³"}
+    ),
 }
 MODELS = {"linear": linear, "stiffening": stiffening}
 
 
 def main(folder: str = "demo") -> tbq.Comparison:
     results = {
-        name: tbq.infer(tbq.GaussianLikelihood(model, MEASURED, NOISE), PRIORS[name], seed=0)
+        name: tbq.infer(
+            tbq.GaussianLikelihood(model, MEASURED, NOISE, units="mm", coordinates={"load [kN]": LOADS}),
+            PRIORS[name],
+            seed=0,
+        )
         for name, model in MODELS.items()
     }
     comparison = tbq.compare(results)
@@ -59,7 +65,8 @@ def main(folder: str = "demo") -> tbq.Comparison:
     out = Path(folder)
     out.mkdir(exist_ok=True)
     draw(comparison, out / "compare.png")
-    print(f"\nThe picture is in {out}/compare.png")
+    comparison.report(out / "compare.html", title="Is the bearing linear, or does it stiffen?")
+    print(f"\nThe picture is in {out}/compare.png, the report in {out}/compare.html")
     return comparison
 
 

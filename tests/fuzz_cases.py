@@ -87,7 +87,9 @@ def of_values(case, rng):
     """Another value, key or shape somewhere."""
     case = copy.deepcopy(case)
     for _ in range(rng.choice([1, 1, 2, 4])):
-        owner, key = rng.choice(list(places(case)) or [(case, "title")])
+        if not (left := list(places(case))):
+            break
+        owner, key = rng.choice(left)
         match rng.randrange(5):
             case 0:
                 owner.pop(key)

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -30,10 +31,13 @@ name = lambda page: str(page.relative_to(ROOT))
 
 NEEDED = {
     "tutorials/battery.md": ["skfem"],
+    "tutorials/levels.md": ["skfem"],
+    "tutorials/opensees.md": ["openseespy.opensees"],
     "howto/cluster.md": ["distributed", "mpi4py"],
     "howto/simulator.md": ["umbridge"],
     "sharing.md": ["arviz", "corner", "getdist"],
 }
+PROGRAMS = {"tutorials/calculix.md": ("ccx", "CalculiX is not installed: apt-get install calculix-ccx")}
 
 
 def compare(page, done, folder):
@@ -53,8 +57,12 @@ def compare(page, done, folder):
 @pytest.mark.filterwarnings("ignore")  # of other libraries, about each other
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_does_what_it_shows(page, tmp_path):
-    for module in NEEDED.get(str(page.relative_to(ROOT / "docs")), []):
-        pytest.importorskip(module)
+    where = str(page.relative_to(ROOT / "docs"))
+    for module in NEEDED.get(where, []):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    program, why = PROGRAMS.get(where, ("sh", ""))
+    if shutil.which(program) is None:
+        pytest.skip(why)
     compare(page, pages.run(page, tmp_path), tmp_path)
 
 
@@ -211,8 +219,15 @@ def test_every_key_of_a_case_is_documented():
     keys = {s.split("`")[1]: set(re.findall(r"`(\w+)`", s)) for s in sections}
     assert keys["[run]"] - {"infer"} == set(casefile.RunTable.model_fields)
     assert keys["[data]"] >= set(casefile.DataTable.model_fields)
+    assert keys["[[outputs]]"] >= set(casefile.OutputTable.model_fields)
     for table in (casefile.PythonTable, casefile.CommandTable, casefile.UmBridgeTable):
         assert keys["[model]"] >= set(table.model_fields)
+
+
+def test_the_reference_of_the_command_line_is_that_of_its_parser():
+    import commands
+
+    assert commands.PAGE.read_text() == commands.reference(), "python docs/commands.py writes it"
 
 
 # --- the examples -------------------------------------------------------------------------------------------
@@ -224,7 +239,7 @@ def test_the_demo_leaves_a_picture_and_a_summary(tmp_path, monkeypatch, capsys):
     result = demo["main"]("u2")
     assert (tmp_path / "demo/u2.png").stat().st_size > 10_000
     assert "exact evidence" in (tmp_path / "demo/u2.txt").read_text()
-    assert "Picture and summary are in" in capsys.readouterr().out
+    assert "Picture, report and summary are in" in capsys.readouterr().out
     assert result.converged
 
 

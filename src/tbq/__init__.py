@@ -12,29 +12,38 @@ from typing import Any
 from tbq import problems
 from tbq.baselines.integrate import Integral, integrate
 from tbq.baselines.tmcmc import SampledPosterior, tmcmc
+from tbq.cli.folder import load
 from tbq.common.errors import TbqError, Transient
 from tbq.common.version import __version__
 from tbq.engine.records import Stop
 from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.modal import ModalLikelihood
+from tbq.problem.noise import Discrepancy, Exponential, SquaredExponential
 from tbq.problem.prior import Prior
 from tbq.result.compare import Comparison, compare
 from tbq.result.result import Result
-from tbq.result.storage import load
+from tbq.run.check import Preflight, check
 from tbq.run.infer import infer
 from tbq.run.session import Session
 
 __all__ = [
     "Comparison",
+    "Discrepancy",
+    "Exponential",
     "GaussianLikelihood",
     "Integral",
+    "ModalLikelihood",
+    "Preflight",
     "Prior",
     "Result",
     "SampledPosterior",
     "Session",
+    "SquaredExponential",
     "Stop",
     "TbqError",
     "Transient",
     "__version__",
+    "check",
     "compare",
     "infer",
     "integrate",
@@ -47,12 +56,14 @@ __all__ = [
 _MODULES = {
     "acquisition": "tbq.acquisition",
     "adapters": "tbq.adapters",
+    "clusters": "tbq.simulate.clusters",
     "diagnostics": "tbq.report.diagnostics",
     "errors": "tbq.common.errors",
     "evaluation": "tbq.problem.evaluation",
     "export": "tbq.result.export",
     "journal": "tbq.run.journal",
     "plots": "tbq.report.plots",
+    "readers": "tbq.readers",
     "summary": "tbq.report.summary",
 }
 

@@ -5,9 +5,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy import stats
 from test_functions import make_target
 
-from tbq.acquisition import functions, search
+import tbq
+from tbq.acquisition import exploration, functions, search
 
 BOX = search.Domain(np.full(2, -1.5), np.full(2, 1.5), lambda z: np.all(np.abs(z) <= 1.5, axis=1))
 GRID = np.stack(np.meshgrid(*[np.linspace(-1.5, 1.5, 151)] * 2), axis=-1).reshape(-1, 2)
@@ -79,3 +81,36 @@ def test_points_outside_the_domain_are_refused():
     z, value = search.maximise(partial(outward, target), pool, target.surrogate.gp.x, half, climb=True)
     assert z[0] < 0
     assert value == pytest.approx(-0.1)
+
+
+def test_values_decide_between_the_best_by_a_ranking():
+    """The ranking is climbed and is off by a little; the exact value chooses among what it found."""
+    pool = np.linspace(-0.9, 0.9, 37)[:, None] * np.ones(2)
+    calls = []
+
+    def value_at(z):
+        calls.append(len(z))
+        return -np.sum((z - 0.31) ** 2, axis=1)
+
+    def ranking(z):
+        return -np.sum((z - 0.25) ** 2, axis=1)
+
+    best, value = search.maximise(value_at, pool, np.empty((0, 2)), BOX, climb=False, ranking=ranking)
+    np.testing.assert_allclose(best, [0.3, 0.3])
+    assert value == pytest.approx(-2.0 * 0.01**2)
+    assert sum(calls) < len(pool)
+
+
+def test_the_most_probable_point_is_that_of_likelihood_and_prior():
+    prior = tbq.Prior({"a": stats.norm(), "b": stats.norm()})
+
+    class Known:
+        def at(self, z):
+            return z
+
+        def log_likelihood(self, z):
+            return -0.5 * np.sum((z - [1.0, -2.0]) ** 2, axis=1) / 0.25, np.zeros(len(z))
+
+    population = np.random.default_rng(0).standard_normal((50, 2))
+    found = exploration.most_probable(Known(), population, population[:3], prior)
+    np.testing.assert_allclose(found, [[0.8, -1.6]], atol=1e-3)

@@ -64,6 +64,24 @@ def test_outputs_lie_within_the_directory_of_the_run(tmp_path, output):
         casefile.load(tmp_path / "case.toml").simulator()
 
 
+@pytest.mark.parametrize(
+    ("changes", "data", "message"),
+    [
+        ({"files": ["x" * 5000]}, {}, r"model\.files: there is no file"),
+        ({"template": "x" * 5000}, {}, r"model\.template: there is no file"),
+        ({"command": ["true", "{k}\0"]}, {}, r"model\.command: no argument may hold a zero byte"),
+        ({}, {"observed": {"file": "x" * 5000}, "noise": [1.0]}, r"data\.observed: there is no file"),
+    ],
+)
+def test_names_of_files_that_no_system_takes_are_refused(tmp_path, changes, data, message):
+    model = {"command": ["true", "{k}"], "output": "stdout.txt", **changes}
+    parameters = {"k": {"distribution": "uniform", "low": 0, "high": 1}}
+    case = {"parameters": parameters, "model": model, "data": data or {"observed": [1.0], "noise": [1.0]}}
+    (tmp_path / "case.toml").write_text(tomli_w.dumps(case))
+    with pytest.raises(casefile.CaseError, match=message):
+        casefile.load(tmp_path / "case.toml").simulator()
+
+
 def test_a_parameter_name_is_not_a_format(tmp_path):
     name = "k.__class__"
     model = {
@@ -93,7 +111,7 @@ def test_names_and_units_that_steer_a_terminal_are_refused(folder):
         assert old in text
         (folder / "case.toml").write_text(text.replace(old, new))
         done = cli("check", folder / "case.toml")
-        assert done.exit_code == 1
+        assert done.exit_code == 2
         assert "text on one line" in done.output
         assert "\x1b" not in done.output
 

@@ -22,7 +22,7 @@ def test_we_take_one_thread_and_the_simulator_has_the_users(monkeypatch):
 
     prior = tbq.Prior({name: stats.norm() for name in "ab"})
     with threadpool_limits(2, user_api="blas"):
-        tbq.infer(log_likelihood, prior, seed=0, max_evaluations=14, progress=False)
+        tbq.infer(log_likelihood, prior, seed=0, max_evaluations=13, progress=False)
         assert threads() == {2}
     assert ours == [{1}] * len(ours) != []
-    assert simulators == [{2}] * 14
+    assert simulators == [{2}] * 13

@@ -113,12 +113,15 @@ def test_a_failed_run_does_not_hide_the_rival_models(state):
 
 def test_rivals_have_one_order_whatever_the_hashes(state):
     code = (
-        "from tbq.surrogate.selection import Memory, Model, rivals; from tbq.problem.tuning import Tuning\n"
+        "from tbq.surrogate.data import Data\nfrom tbq.surrogate.models import Model, Start\n"
+        "from tbq.surrogate.selection import Memory, rivals; from tbq.problem.tuning import Tuning\n"
         "import numpy as np\n"
         "models = [Model(k, b) for k in ('se', 'matern52') for b in ('constant', 'linear', 'quadratic')]\n"
-        "memory = Memory(model=models[0], contenders=tuple(models), warm=dict.fromkeys(models, np.zeros(2)))\n"
+        "warm = dict.fromkeys(models, Start(np.zeros(2), None))\n"
+        "memory = Memory(model=models[0], contenders=tuple(models), warm=warm)\n"
         "x = np.linspace(-1, 1, 12)[:, None]\n"
-        "found = rivals(x, -x[:, 0]**2, np.full(12, 1e-6), 1.0, memory, Tuning())\n"
+        "data = Data(x, -x[:, 0]**2, np.full(12, 1e-6), 1.0, None, Tuning())\n"
+        "found = rivals(data, memory)\n"
         "print([s.description for s, _ in found])"
     )
     said = {

@@ -228,7 +228,7 @@ def test_jitter_that_rounding_asks_for_is_not_taken_for_noise(monkeypatch):
     again = gps.build(x, y, gp.noise, SE, "constant", parameters)  # as from a file
     assert np.array_equal(again.factors.chol, gp.factors.chol)
     np.testing.assert_allclose(gp.predict(x)[0], y, atol=1e-3)
-    monkeypatch.setattr(gps, "_JITTER", (0.0,))
+    monkeypatch.setattr(gps, "JITTER", (0.0,))
     with pytest.raises(gps.TbqError, match="cannot be factorised"):
         gps.build(x, y, 1e-20, SE, "constant", parameters)
 
@@ -330,7 +330,7 @@ def test_a_process_that_knows_other_points_noise_or_lengths_is_not_extended():
 def test_hyperparameters_of_many_points_are_searched_with_a_part_of_them(monkeypatch):
     x, y, _ = data(n=60)
     exact = fitting.fit(x, y, 1e-4, SE)
-    monkeypatch.setattr(fitting, "_MOST_FITTED", 40)
+    monkeypatch.setattr(fitting, "MOST_FITTED", 40)
     monkeypatch.setattr(fitting, "_FIRST_FITTED", 15)
     gp = fitting.fit(x, y, 1e-4, SE)
     assert len(gp.x) == 60

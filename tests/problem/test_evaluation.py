@@ -33,6 +33,10 @@ def test_every_value_has_its_outcome(value, status):
     assert bool(found.message) == (status is Status.FAILED or value == -1e200)
 
 
+def test_a_function_without_a_return_is_told_so():
+    assert run(None).message == "the log-likelihood returned NoneType, not a number"
+
+
 def test_a_low_value_that_repeats_is_a_penalty():
     values = [-1.0, -1000.0, -1000.0, -900.0, np.nan, -np.inf]
     found = without_penalties(run(v, i) for i, v in enumerate(values))

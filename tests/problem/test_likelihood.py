@@ -78,8 +78,11 @@ def test_it_can_be_pickled():
     ("arguments", "message"),
     [
         ((3.0, DATA, 0.1), "model must be a function of theta; got float"),
-        ((line, [1.0, np.nan, 2.0], 0.1), "observed must be finite; got nan"),
-        ((line, [[1.0], [2.0]], 0.1), r"observed must be a number or a 1-D array; got shape \(2, 1\)"),
+        ((line, [1.0, np.inf, 2.0], 0.1), "observed must be finite, or nan where nothing was measured; got inf"),
+        (
+            (line, [[[1.0]], [[2.0]]], 0.1),
+            r"observed must be a number, a 1-D array or replicates \(r, m\); got shape \(2, 1, 1\)",
+        ),
         ((line, "abc", 0.1), "observed must be numbers; got str"),
         ((line, DATA, 0.0), "noise must be positive; got 0.0"),
         ((line, DATA, np.nan), "noise must be finite; got nan"),

@@ -121,6 +121,15 @@ def test_latin_hypercube_has_one_point_in_every_stratum():
         assert sorted(np.floor(column * 64).astype(int)) == list(range(64))
 
 
+@pytest.mark.parametrize("n", [6, 9])
+def test_small_latin_hypercubes_leave_no_quarter_empty(n):
+    for seed in range(30):
+        u = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1)}).sample(n, seed=seed, method="lhs")
+        gaps = np.diff(np.sort(u, axis=0), axis=0, prepend=0.0, append=1.0)
+        assert gaps.max() <= 0.25
+        np.testing.assert_array_equal(np.sort(np.floor(n * u), axis=0), np.tile(np.arange(n)[:, None], 2))
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 40), st.sampled_from(["random", "lhs", "sobol"]))
 def test_any_sample_size_works(n, method):

@@ -178,3 +178,10 @@ def test_it_can_be_sent_to_other_processes_and_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "skfem", None)
     with pytest.raises(tbq.TbqError, match=r"needs scikit-fem: pip install 'tbq\[fem\]'"):
         battery.discretize.__wrapped__()
+
+
+def test_the_coarse_model_is_close_and_too_cold():
+    off = battery.coarse_model(battery.TRUE) - battery.model(battery.TRUE)
+    assert np.all((off < -0.5) & (off > -1.0))
+    few = battery.coarse_model(np.stack([battery.TRUE, battery.TRUE]))
+    np.testing.assert_allclose(few, np.tile(battery.model(battery.TRUE) + off, (2, 1)))

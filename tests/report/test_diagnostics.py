@@ -1,5 +1,7 @@
 """The findings: each against something known, and all of them on runs that are bad on purpose."""
 
+import functools
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,10 +9,14 @@ import pytest
 from scipy import stats
 
 import tbq
+from tbq.engine.records import ErrorBudget
+from tbq.evidence import moments
 from tbq.problem.evaluation import Status
 from tbq.problem.settings import resolve
 from tbq.problem.tuning import Tuning
 from tbq.report import diagnostics, summary
+from tbq.report.left_out import left_out
+from tbq.result.modes import maximum
 from tbq.run.session import Session
 
 BOX = tbq.Prior({"a": stats.uniform(-4, 8), "b": stats.uniform(-4, 8)})
@@ -57,7 +63,7 @@ def test_nothing_speaks_against_a_good_run(good):
 def test_leave_one_out_is_what_a_fit_without_the_run_says(good):
     from tbq.gp import regression as gps
 
-    runs, gp = diagnostics.left_out(good), good.surrogate.gp
+    runs, gp = left_out(good), good.surrogate.gp
     assert good.surrogate.warp is None
     for i in (0, 5, len(gp.x) - 1):
         keep = np.arange(len(gp.x)) != i
@@ -69,14 +75,14 @@ def test_leave_one_out_is_what_a_fit_without_the_run_says(good):
 
 
 def test_leave_one_out_of_a_warped_surrogate_is_in_units_of_the_log_likelihood():
-    from tbq.surrogate import selection
+    from tbq.surrogate.data import Data
+    from tbq.surrogate.models import Model, fitted
 
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (30, 1))
     y = -20.0 * x[:, 0] ** 2
-    surrogate, _ = selection._surrogate(
-        x, y, np.full(30, 1e-6), selection.Model("se", "constant", warped=True), 1.0, Tuning(), None
-    )
+    data = Data(x, y, np.full(30, 1e-6), 1.0, None, Tuning())
+    surrogate, _ = fitted(Model("se", "constant", warped=True), data, None, search=True)
     mean, variance = surrogate.left_out(x)
     assert surrogate.warp is not None
     inner = np.abs(x[:, 0]) < 1.5
@@ -95,14 +101,14 @@ def test_a_surrogate_without_leave_one_out_leaves_the_finding_out(good):
             return getattr(self._inner, name)
 
     other = replace(good, surrogate=Other(good.surrogate))
-    assert diagnostics.left_out(other) is None
+    assert left_out(other) is None
     assert set(by_name(good)) - set(by_name(other)) == {"leave-one-out"}
 
 
 def test_a_surrogate_with_a_border_offers_leave_one_out():
     result = tbq.infer(lambda t: one_mode(t) if t[0] < 0 else -np.inf, BOX, seed=0, population=512, max_evaluations=40)
     assert "border" in result.surrogate.description
-    runs = diagnostics.left_out(result)
+    runs = left_out(result)
     assert len(runs.found) == sum(np.isfinite(e.log_likelihood) for e in result.evaluations) < result.n_evaluations
 
 
@@ -110,7 +116,7 @@ def test_a_surrogate_of_the_outputs_is_judged_alike():
     likelihood = tbq.GaussianLikelihood(lambda theta: [theta[0], theta[0] * theta[1]], [1.0, 0.5], 0.3)
     result = tbq.infer(likelihood, BOX, seed=0, population=512, surrogate="outputs")
     assert "outputs" in result.surrogate.description
-    runs = diagnostics.left_out(result)
+    runs = left_out(result)
     np.testing.assert_array_equal(runs.found, [e.log_likelihood for e in result.evaluations])
     assert {"leave-one-out", "other surrogates", "unsure mass"} <= set(by_name(result))
     doubted = replace(result, notes=("The outputs have jumps.",))
@@ -124,17 +130,16 @@ def hidden(theta):
 
 
 def left_out_by_rebuilding(surrogate, z):
-    """What the surrogate says of a run at z when each process is built anew without it."""
-    from tbq.gp import regression as gps
-
-    def without(gp):
-        keep = np.linalg.norm(gp.x - z, axis=1) > 1e-9
-        assert keep.sum() == len(gp.x) - 1
-        units = (gp.offset, gp.scale)
-        return gps.build(gp.x[keep], gp.y[keep], gp.noise[keep], gp.kernel, gp.basis, gp.parameters, units)
+    """What the surrogate says of a run at z when its processes are built anew without it."""
+    from tbq.gp.batch import build
 
     inner = getattr(surrogate, "inner", surrogate)
-    other = replace(inner, components=tuple(replace(c, gp=without(c.gp)) for c in inner.components))
+    values = inner.batch.values
+    keep = np.linalg.norm(values.x - z, axis=1) > 1e-9
+    assert keep.sum() == len(values.x) - 1
+    rows = {name: getattr(values, name)[:, keep] for name in ("y", "noise", "seen")}
+    fewer = replace(values, x=values.x[keep], **rows)
+    other = replace(inner, batch=build(fewer, inner.batch.kernel, inner.batch.parameters))
     return other.log_likelihood(other.at(z[None, :]))[0][0]
 
 
@@ -148,8 +153,8 @@ def test_leave_one_out_knows_which_runs_are_whose_where_outputs_are_missing():
         max_evaluations=20,
     )
     good = [e for e in result.evaluations if e.status is Status.OK]
-    assert len({len(c.gp.x) for c in result.surrogate.components}) == 2  # one output is known more often
-    runs = diagnostics.left_out(result)
+    assert len(set(result.surrogate.batch.values.seen.sum(axis=1))) == 2  # one output is known more often
+    runs = left_out(result)
     np.testing.assert_array_equal(runs.found, [e.log_likelihood for e in good])
     for i, z in enumerate(BOX.to_working(np.array([e.theta for e in good]))):
         assert runs.expected[i] == pytest.approx(left_out_by_rebuilding(result.surrogate, z), rel=1e-3, abs=0.05)
@@ -166,8 +171,8 @@ def test_leave_one_out_knows_which_runs_are_whose_where_outputs_came_with_zero_l
             session.tell(p.id, log_likelihood=value, outputs=p.theta)
     result = session.result()
     good = [e for e in result.evaluations if e.status is Status.OK]
-    assert 0 < len(good) < result.n_evaluations == len(result.surrogate.inner.components[0].gp.x)
-    runs = diagnostics.left_out(result)
+    assert 0 < len(good) < result.n_evaluations == len(result.surrogate.inner.batch.values.x)
+    runs = left_out(result)
     np.testing.assert_array_equal(runs.found, [e.log_likelihood for e in good])
     for i, z in enumerate(BOX.to_working(np.array([e.theta for e in good]))):
         assert runs.expected[i] == pytest.approx(left_out_by_rebuilding(result.surrogate, z), rel=1e-3, abs=0.05)
@@ -176,7 +181,7 @@ def test_leave_one_out_knows_which_runs_are_whose_where_outputs_came_with_zero_l
 def test_leave_one_out_is_left_out_where_the_surrogate_does_not_know_a_run(good):
     strange = replace(good.evaluations[0], theta=np.array([3.9, 3.9]))
     result = replace(good, evaluations=(strange, *good.evaluations[1:]))
-    assert diagnostics.left_out(result) is None
+    assert left_out(result) is None
     assert set(by_name(good)) - set(by_name(result)) == {"leave-one-out"}
 
 
@@ -190,13 +195,13 @@ def test_a_result_without_weights_or_predictions_says_nothing_of_them(good):
 
 @pytest.mark.parametrize("k", [0.2, 0.5, 0.9])
 def test_tail_index_of_pareto_weights(k):
-    estimates = [diagnostics.tail_index(stats.genpareto(k).rvs(20_000, random_state=s)) for s in range(10)]
+    estimates = [moments.tail_index(stats.genpareto(k).rvs(20_000, random_state=s)) for s in range(10)]
     assert np.mean(estimates) == pytest.approx(k, abs=0.08)
 
 
 def test_tail_index_of_a_tail_of_equal_weights():
     weights = np.concatenate([np.zeros(1384), np.ones(116)])  # the third of 40 trial slopes is exactly zero
-    assert diagnostics.tail_index(weights) < 0.0
+    assert moments.tail_index(weights) < 0.0
 
 
 def test_tail_index_agrees_with_maximum_likelihood():
@@ -204,12 +209,12 @@ def test_tail_index_agrees_with_maximum_likelihood():
     ordered = np.sort(weights)
     n = int(3 * np.sqrt(len(weights)))
     k, _, _ = stats.genpareto.fit(ordered[-n:] - ordered[-n - 1], floc=0.0)
-    assert diagnostics.tail_index(weights) == pytest.approx(k, abs=0.05)
-    assert diagnostics.tail_index(1e-9 * weights) == pytest.approx(diagnostics.tail_index(weights))
+    assert moments.tail_index(weights) == pytest.approx(k, abs=0.05)
+    assert moments.tail_index(1e-9 * weights) == pytest.approx(moments.tail_index(weights))
 
 
 def test_equal_weights_have_no_tail():
-    assert diagnostics.tail_index(np.full(1000, 1e-3)) == 0.0
+    assert moments.tail_index(np.full(1000, 1e-3)) == 0.0
 
 
 def test_few_weights_that_carry_all_are_noticed(good):
@@ -221,7 +226,8 @@ def test_a_population_that_did_not_move_is_noticed_with_its_stage(good):
     stuck = replace(good.stages[-1], acceptance=0.02, unique=0.3, effective_sample_size=7.0)
     result = replace(good, stages=(*good.stages, stuck))
     assert failing(result) == {"weights", "acceptance", "diversity"}
-    assert f"In stage {len(result.stages)}, the worst, 2 % of the moves" in by_name(result)["acceptance"].sentence
+    words = f"Stage {len(result.stages)} accepted only 2 % of its moves (10 % are needed)."
+    assert by_name(result)["acceptance"].sentence == words
     assert diagnostics.verdict(diagnostics.findings(result)).startswith("Look twice: 3 of 12")
 
 
@@ -236,7 +242,7 @@ def test_a_posterior_that_leans_against_its_prior_is_noticed():
     finding = by_name(result)["prior's ends"]
     assert not finding.ok
     assert finding.value == pytest.approx(1 - np.exp(-5 * 0.08), abs=0.06)
-    assert "upper one of x" in finding.sentence
+    assert "lies at the upper end of the prior of x" in finding.sentence
 
 
 def test_a_prior_that_fades_out_has_no_ends():
@@ -271,7 +277,8 @@ def test_an_outage_is_told_from_a_theta_that_fails():
         raise tbq.Transient("no licence")
 
     (finding,) = diagnostics.findings(tbq.infer(away, BOX, seed=0, max_evaluations=12, patience=0.0))
-    assert finding.sentence == tbq.Stop.PAUSED.value
+    assert finding.sentence.startswith("Nothing was learned: 0 of 0 runs succeeded.")
+    assert finding.sentence.endswith(tbq.Stop.PAUSED.value)
     assert "Repair what is out of order" in finding.advice
     calls = []
 
@@ -311,7 +318,7 @@ def test_a_run_that_ended_before_anything_was_learned_has_passed_nothing():
 def test_a_budget_too_small_is_noticed(seed):
     problem = tbq.problems.get("u4")
     result = tbq.infer(problem.log_likelihood, problem.prior, seed=seed, population=512, max_evaluations=18)
-    assert {"convergence", "evidence", "unsure mass"} <= failing(result)
+    assert {"convergence", "evidence"} <= failing(result)
     assert "Do not rely on this yet" in result.summary()
 
 
@@ -332,12 +339,11 @@ def test_a_mode_missed_where_nobody_looked_is_noticed(seed):
     assert left.converged
     taken_over = Session(BOX, seed=seed, population=512, warm_start=left).result()
     exact = np.log(2 * 2 * np.pi * 0.3**2 / 64)
-    assert taken_over.log_evidence == pytest.approx(exact - np.log(2), abs=0.1)  # half of it, and sure of that:
-    assert taken_over.log_evidence_sd < 0.1
+    assert taken_over.log_evidence == pytest.approx(exact - np.log(2), abs=0.1)  # half of it
     finding = by_name(taken_over)["coverage"]
     assert not finding.ok
     assert finding.value == pytest.approx(0.5, abs=0.05)
-    assert "a has that" in finding.sentence
+    assert "of the prior of a has no run at all" in finding.sentence
     assert "coverage" not in failing(tbq.infer(two_modes, BOX, seed=seed, population=512))
 
 
@@ -345,7 +351,7 @@ def test_a_spike_that_no_run_came_near_is_not_noticed_but_the_limit_is_told():
     # two thirds of the evidence in one hundredth of the prior: no surrogate can know of it, and we say so
     spike = np.array([2.5, 2.5])
     log_likelihood = lambda t: float(np.logaddexp(one_mode(t), 3.0 - 0.5 * np.sum((t - spike) ** 2) / 0.15**2))
-    settings = resolve(2, population=512, tuning=Tuning(explore_every=0), n_initial=12)
+    settings = resolve(2, population=512, tuning=Tuning(explore_every=0, most_doubts=0), n_initial=12)
     session = Session.of(BOX, settings, seed=1)
     while not session.done:
         for p in session.ask():
@@ -355,7 +361,7 @@ def test_a_spike_that_no_run_came_near_is_not_noticed_but_the_limit_is_told():
     assert near == []
     assert result.log_evidence < np.log(2 * np.pi * (0.25 + np.exp(3.0) * 0.15**2) / 64) - 0.9
     assert "less than 25 % of the prior" in diagnostics.unseen(result)
-    assert diagnostics.unseen(result) in result.summary()
+    assert diagnostics.unseen(result) in " ".join(result.summary().split())
 
 
 # --- the summary --------------------------------------------------------------------------------------------
@@ -372,7 +378,7 @@ def test_marginals_of_a_known_posterior(good):
 
 def test_the_mode_is_found_at_the_end_of_the_prior():
     result = tbq.infer(lambda t: 5.0 * t[0], tbq.Prior({"x": stats.uniform(0, 4)}), seed=0, population=512)
-    assert summary.mode(result) == pytest.approx([4.0], abs=1e-3)
+    assert maximum(result) == pytest.approx([4.0], abs=1e-3)
 
 
 def test_the_summary_tells_stages_outcomes_and_both_times(good):
@@ -391,3 +397,58 @@ def test_our_own_time_is_counted_and_survives_a_resume(tmp_path):
     again = tbq.infer(one_mode, BOX, seed=0, population=256, max_evaluations=16, journal=tmp_path)
     assert 0.0 < first.seconds < 60.0
     assert again.seconds == first.seconds
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def test_every_sentence_says_whether_it_passed_and_stands_by_itself():
+    good = by_name(RESULT())
+    assert "well enough to compare models by it" in good["evidence"].sentence
+    assert good["coverage"].sentence.startswith("Runs cover the prior")
+    for f in good.values():
+        assert f.sentence[0].isupper()
+        assert not re.match(r"(No|The tail of their|Their|It|In \d)", f.sentence), f.sentence
+        passing = (
+            r"converged|enough|as they should|which is little|or better|Every stage|no few|does not lean|cover|away"
+        )
+        assert (re.search(passing, f.sentence) is not None) == f.ok, f.sentence
+
+
+@pytest.mark.parametrize(
+    ("errors", "stop", "words"),
+    [
+        ((0.1, 0.0, 0.0, 0.0, 1.2), tbq.Stop.CONVERGED, "comes from runs that failed, which more runs do not cure"),
+        ((0.1, 0.0, 0.9, 0.0, 0.0), tbq.Stop.CONVERGED, "larger population, not more runs"),
+        ((0.9, 0.0, 0.1, 0.0, 0.0), tbq.Stop.CONVERGED, "Go on with a smaller tolerance"),
+        ((0.9, 0.0, 0.1, 0.0, 0.0), tbq.Stop.BUDGET, "Give more runs"),
+        ((0.1, 0.0, 0.1, 0.9, 0.0), tbq.Stop.BUDGET, "Give more runs"),
+    ],
+)
+def test_advice_on_the_error_fits_its_cause(errors, stop, words):
+    result = replace(RESULT(), errors=ErrorBudget(*errors), stop=stop)
+    finding = by_name(result)["evidence"]
+    assert not finding.ok
+    assert words in finding.advice
+
+
+@functools.cache
+def RESULT():  # noqa: N802 - made once
+    return tbq.infer(tbq.problems.get("u1").log_likelihood, tbq.problems.get("u1").prior, seed=0)
+
+
+def test_the_summary_fits_eighty_columns():
+    prior = tbq.Prior({"k": stats.norm(-1.2e5, 3e3), "a parameter of a long name": stats.norm(0, 1e-7)})
+    result = tbq.infer(lambda t: -0.5 * ((t[0] + 1.2e5) / 1e3) ** 2, prior, seed=0, max_evaluations=12, population=128)
+    summary = result.summary()
+    assert max(map(len, summary.splitlines())) <= 80, summary
+    assert "a parameter of a long name" in summary
+    assert not result.converged  # so that there is advice in it
+    said = "ProgramError: " + "a command of many words " * 6 + "\nIts stderr ends with:\n  " + "iteration 1; " * 20
+    failed = replace(result.evaluations[0], status=Status.FAILED, message=f"{said}\nIts directory is kept: /w/run-0001")
+    summary = replace(result, evaluations=(*result.evaluations, failed), outage=said).summary()
+    assert max(map(len, summary.splitlines())) <= 80, summary
+    assert summary.count("iteration") == 40
+    assert "\n  iteration 1;" in summary
+    assert "\nIts directory is kept: /w/run-0001\n" in summary
+    assert "Give more runs" in summary

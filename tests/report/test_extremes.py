@@ -57,18 +57,19 @@ def test_digits_that_an_offset_takes_are_said(offset, lost):
         apart = f"{np.spacing(abs(offset)):.2g}"
         assert f"The best log-likelihood is {offset:.3g}, where floats lie {apart} apart" in found["digits"].sentence
         assert "Do not rely on this yet" in result.summary()
-        assert "its digits are lost.\n    Leave out a constant of the log-likelihood" in result.summary()
+        assert "its digits are lost. Leave out a constant of the log-likelihood" in " ".join(result.summary().split())
 
 
 def test_a_simulator_that_returns_one_number_whatever_it_is_given_is_told():
     result = tbq.infer(lambda theta: -3.25, prior(), **OPTIONS)
     text = result.summary()
-    assert "constant: Every run returned the same number, -3.25.\n    Does the simulator read theta?" in text
+    words = "constant: Every run returned the same number, -3.25, whatever theta was. Does the simulator read theta?"
+    assert words in " ".join(text.split())
     assert "Look twice: 1 of" in text
     same = tbq.GaussianLikelihood(lambda theta: [1.0, 2.0], [1.5, 2.0], 0.3, scale=lambda theta: 1.0 + theta[0])
     result = tbq.infer(same, prior(), **OPTIONS)  # log-likelihoods differ by the noise alone
     assert len({e.log_likelihood for e in result.evaluations}) > 1
-    assert failed(result)["constant"].sentence == "Every run returned the same numbers."
+    assert failed(result)["constant"].sentence == "Every run returned the same numbers, whatever theta was."
     one = tbq.infer(lambda theta: -3.25 if theta[0] < 0.9 else -3.26, prior(), **OPTIONS)
     assert "constant" not in failed(one)
 

@@ -86,6 +86,8 @@ def test_a_file_cannot_make_scipy_run_anything(crafted, tmp_path):
         ({"kwds": {"momtype": 1.0}}, "takes numbers"),
         ({"args": [0.0, {"number": "nan"}]}, "takes numbers"),
         ({"args": [0.0, -1.0]}, "degenerate"),
+        ({"distribution": "irwinhall", "args": [1e9]}, "irwinhall is computed for an n of at most 1000; got 1e"),
+        ({"distribution": "ksone", "args": [], "kwds": {"n": 1e9}}, "ksone is computed for an n of at most 1000"),
     ],
 )
 def test_only_continuous_distributions_of_numbers_are_made(crafted, changes, message):
@@ -209,11 +211,15 @@ def with_nan(array):
         (lambda t: t.update(stop="\x1b[2JTIRED"), {}, r"there is no '\\x1b\[2JTIRED'"),
         (lambda t: t.update(format="\x1b]0;pwned\x07\n" * 99), {}, r"has format \\x1b\]0;pwned\\x07"),
         (lambda t: t.update(log_evidence=None), {}, "log_evidence is not a number"),
-        (lambda t: t.update(log_evidence={"number": "nan"}), {}, "no stages, draws or evidence"),
-        (None, samples(lambda a: a[:0]), "no stages, draws or evidence"),
+        (lambda t: t["errors"].update(check=10**400), {}, "too large to convert to float"),
+        (lambda t: t["stages"][0].update(gamma=10**400), {}, "too large to convert to float"),
+        (lambda t: t.update(log_evidence={"number": "nan"}), {}, "no runs, stages, draws or evidence"),
+        (lambda t: t.update(evaluations=[]), {}, "no runs, stages, draws or evidence"),
+        (lambda t: t.update(outage=["x", 1]), {}, "notes, outage or seed are not what they must be"),
+        (None, samples(lambda a: a[:0]), "no runs, stages, draws or evidence"),
         (lambda t: t.update(samples=[[0.0, 1.0]]), {}, "samples is not an array"),
         (lambda t: t.update(squared_z=["x"]), {}, "weights or squared z-scores are not positive numbers"),
-        (lambda t: t.update(stages=[]), {}, "no stages"),
+        (lambda t: t.update(stages=[]), {}, "no runs, stages"),
         (lambda t: t["evaluations"][0].update(theta=[0.0]), {}, "a run has no theta"),
         (lambda t: t["evaluations"][0].update(origin=3), {}, "a run has words for numbers"),
         (lambda t: t["prior"]["known_by"].update(names=["a", "c"]), {}, "prior must be the result's"),
@@ -223,8 +229,17 @@ def with_nan(array):
         (lambda t: t["surrogate"]["inner"]["gp"].update(basis="magic"), {}, "an unknown mean"),
         (lambda t: t["surrogate"]["inner"]["gp"].update(units=[0.0, 0.0]), {}, "numbers that no run has"),
         (lambda t: t["surrogate"]["inner"].update(inflation="big"), {}, "inflation is not a number"),
-        (lambda t: t["surrogate"]["inner"]["warp"].update(top=[]), {}, r"top of a Warp is \[\]"),
+        (lambda t: t["surrogate"]["inner"].update(inflation=1e300), {}, "inflation is not a positive number"),
+        (lambda t: t["surrogate"]["inner"]["warp"].update(top=[]), {}, "top is not a number"),
         (lambda t: t["likelihood"][0].update(scaled=3), {}, "does not say how its noise"),
+        (lambda t: t.update(options={"tolerance": [0.1]}), {}, "options are not what they must be"),
+        (
+            lambda t: t.update(
+                options={"tolerance": [0.1, 0.1], "tolerance_in_use": [0.1, 0.1], "max_evaluations": ""}
+            ),
+            {},
+            "options are not what they must be",
+        ),
         (
             lambda t: t["prior"]["marginals"].extend([t["prior"]["marginals"][0]] * 1000),
             {},
@@ -234,6 +249,17 @@ def with_nan(array):
 )
 def test_what_is_wrong_is_said_in_one_sentence(crafted, text, members, message):
     refused(crafted(text, **members), message)
+
+
+def test_what_a_file_says_is_shown_by_a_terminal_and_not_obeyed(crafted):
+    def steer(text):
+        text["notes"], text["outage"] = ["\x1b[2Jnote"], "\x1b[2Joutage"
+        for run in text["evaluations"][3:9]:
+            run.update(status="failed", log_likelihood="nan", message="\x1b[2Jmessage")
+
+    words = tbq.load(crafted(steer)).summary()
+    assert "\x1b" not in words
+    assert all(f"\\x1b[2J{said}" in words for said in ("note", "outage", "message"))
 
 
 @pytest.fixture(scope="module")
@@ -280,9 +306,9 @@ def test_units_of_parameters_with_any_name_come_back(tmp_path):
 
 def test_no_mutation_of_a_file_gets_anything_but_a_result_or_a_sentence():
     # the long version: python tests/fuzz_files.py 5000 SEED
-    done = subprocess.run([sys.executable, str(SCRIPT), "150", "7"], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, str(SCRIPT), "200", "7"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found["other"] == []
-    assert found["refused"] + found["read"] == 150
+    assert found["refused"] + found["read"] == 200
     assert min(found["refused"], found["read"]) > 10
     assert found["grown"] < 300  # MiB

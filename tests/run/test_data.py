@@ -132,9 +132,9 @@ def test_masked_outputs_that_are_told_are_missing():
     np.testing.assert_array_equal(told.outputs, [1.0, np.nan, 3.0])
 
 
-def test_masked_data_are_refused_and_not_taken_for_what_is_under_the_mask():
-    with pytest.raises(tbq.TbqError, match="observed must be finite; got nan"):
-        tbq.GaussianLikelihood(lambda theta: theta, MASKED, 0.1)
+def test_masked_data_are_gaps_and_not_taken_for_what_is_under_the_mask():
+    likelihood = tbq.GaussianLikelihood(lambda theta: theta, MASKED, 0.1)
+    np.testing.assert_array_equal(np.isnan(likelihood.observed), np.ma.getmaskarray(MASKED))
 
 
 def test_masked_predictions_are_left_out():

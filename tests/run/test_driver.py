@@ -69,14 +69,15 @@ def test_places_are_filled_as_they_become_free(tmp_path):
             out.discard(mine)
         return log_likelihood(theta)
 
+    options = {"batch_size": 4, "n_initial": 4, "journal": tmp_path, "tolerance": 1e-9}  # which is never met
     with ThreadPoolExecutor(4) as threads:
-        result = infer(uneven, 30, executor=threads, batch_size=4, n_initial=4, journal=tmp_path)
+        result = infer(uneven, 30, executor=threads, **options)
     assert result.n_evaluations == 30
     assert most[0] == 4
     assert overlaps[0] > 0
     gaps = np.linalg.norm(thetas(result)[:, None] - thetas(result)[None, :], axis=-1)[np.triu_indices(30, 1)]
     assert gaps.min() > 1e-6  # nothing is run twice, pending or not
-    again = infer(pytest.fail, 30, batch_size=4, n_initial=4, journal=tmp_path)  # what asynchrony decided is replayed
+    again = infer(pytest.fail, 30, **options)  # what asynchrony decided is replayed
     assert again.log_evidence == result.log_evidence
     np.testing.assert_array_equal(again.samples, result.samples)
 

@@ -222,7 +222,7 @@ def test_a_pool_that_breaks_ends_the_run_with_what_is_known():
         ({"population": 2.5}, "population must be a whole number"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
         ({"population": 10}, "population must be a whole number of at least 96; got 10"),
-        ({"progress": True}, "progress must be 'auto', 'rich', 'plain' or False; got True"),
+        ({"progress": True}, "progress must be 'auto', 'rich', 'plain', 'notebook' or False; got True"),
         ({"seed": -1}, "seed must be a whole number of at least 0, or None; got -1"),
         ({"seed": np.random.default_rng(0)}, "seed must be a whole number of at least 0, or None; got Generator"),
         ({"seed": 1.5}, "seed must be a whole number of at least 0, or None; got 1.5"),
@@ -271,8 +271,10 @@ def test_wrong_first_arguments_are_named():
 def test_progress_tells_every_stage_or_nothing(capsys):
     tbq.infer(log_likelihood, PRIOR, seed=0, progress="plain")
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) >= 2
-    assert all("runs, stage" in line and "γ = " in line for line in lines)
+    assert lines[0].endswith("initial design of 12")
+    assert len(lines) >= 3
+    assert all(", stage " in line and "γ = " in line for line in lines[1:-1])
+    assert lines[-1].endswith(tbq.Stop.CONVERGED.value)
     tbq.infer(log_likelihood, PRIOR, seed=0, progress="rich")
     for quiet in (False, "auto"):  # nobody watches a test
         capsys.readouterr()

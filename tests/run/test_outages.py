@@ -67,6 +67,10 @@ def test_waits_grow_to_a_limit(monkeypatch):
     assert found.waited == sum(waits)
 
 
+def test_what_an_outage_says_is_shown_and_not_obeyed():
+    assert r": \x1b[2Jno licence (next try" in Outage(Kind.NAMED, "\x1b[2Jno licence").sentence(1.0)
+
+
 # --- waiting and trying again -------------------------------------------------------------------------------
 
 OUTAGES = [tbq.Transient("no licence"), ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")]
@@ -222,7 +226,7 @@ def test_five_failures_alike_before_any_success_pause_the_run_at_once(plain, tmp
     assert result.evaluations == ()
     assert "no licence" in result.outage
     assert "no licence" in result.summary()
-    assert kinds(tmp_path) == ["ask", *["run"] * 5, "drop", "outage"]
+    assert kinds(tmp_path) == ["begin", "ask", *["run"] * 5, "drop", "outage"]
     assert len(journal.read(tmp_path).pending) == 12
     resumed = infer(log_likelihood, 20, journal=tmp_path)
     np.testing.assert_array_equal(thetas(resumed), thetas(plain))

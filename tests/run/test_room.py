@@ -14,6 +14,7 @@ from likelihoods import log_likelihood
 import tbq
 from tbq.problem.settings import resolve
 from tbq.run import journal, outage, room
+from tbq.run.header import header_of
 
 SCRIPT = Path(__file__).parents[1] / "full_disk.py"
 
@@ -98,7 +99,7 @@ def test_a_session_says_that_the_disk_is_full_and_loses_nothing(tmp_path, monkey
 
 def test_a_write_that_finds_no_room_leaves_whole_records_and_an_open_journal(tmp_path, monkeypatch):
     writer = journal.Journal(tmp_path)
-    writer.append(journal.header_of(PRIOR, resolve(2), 3, "1.0", []))
+    writer.append(header_of(PRIOR, resolve(2), 3, "1.0", []))
     before = writer.path.read_bytes()
     pwrite = os.pwrite
 

@@ -227,8 +227,8 @@ def test_cut_after_any_record_a_run_goes_on_as_if_nothing_had_happened(tmp_path,
         assert len(done) + len(calls) == result.n_evaluations
         np.testing.assert_array_equal(thetas(resumed), thetas(result))
         assert resumed.log_evidence == result.log_evidence
-        # records need not be in the same order, but there is not one more or less
-        assert len((folder / journal.FILE).read_bytes().splitlines()) == len(lines)
+        # records need not be in the same order, but there is not one more or less; who came to make runs aside
+        assert _lines(folder) == len([line for line in lines if b'"begin"' not in line])
 
 
 def test_cut_at_any_byte_of_the_last_record_a_session_goes_on(whole, tmp_path):
@@ -282,6 +282,10 @@ def test_the_seed_of_a_journal_is_kept(tmp_path):
     ):
         tbq.Session(PRIOR, journal=tmp_path, **{**options, "seed": 1})
     tbq.Session(PRIOR, journal=tmp_path, **options).close()  # the refusal gave the lock back
+
+
+def _lines(folder):
+    return len([line for line in (folder / journal.FILE).read_bytes().splitlines() if b'"begin"' not in line])
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "spawned"])  # which is slow to start

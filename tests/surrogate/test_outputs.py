@@ -9,9 +9,9 @@ from scipy import stats
 import tbq
 from tbq.acquisition import functions
 from tbq.evidence import moments
-from tbq.gp import regression as gps
-from tbq.gp.kernels import MATERN52, SE
-from tbq.surrogate.outputs import Component, Outputs, clipped, log_mehler, log_mehler_diagonal
+from tbq.gp.batch import build, values_of
+from tbq.gp.kernels import MATERN52
+from tbq.surrogate.outputs import Component, Outputs, _two_orders, clipped, log_mehler, log_mehler_diagonal
 
 DATA = np.array([0.3, 1.4, -0.2])
 SD = np.array([0.3, 0.5, 0.4])
@@ -29,22 +29,21 @@ def make(scale=None, log=False, n=9, seed=0, inflation=1.0, prior=None):
     likelihood = tbq.GaussianLikelihood(simulate, DATA, SD, scale=scale)
     theta = rng.uniform(-1.5, 1.5, (n, 2))
     z, white = prior.to_working(theta), likelihood.whiten(simulate(theta))
-    components = [
-        Component(gps.build(z, y, 1e-6, kernel, basis, np.log([1.3, 1.5, 1.5])), 0)
-        for y, kernel, basis in zip(white.T, (SE, MATERN52, SE), ("constant", "linear", "linear"), strict=True)
-    ]
+    y, noise, parameters = white.T.copy(), np.full((3, n), 1e-6), np.tile(np.log([1.3, 1.5, 1.5]), (3, 1))
+    components = [Component(0)] * 3
     if log:
-        gp = gps.build(z, np.log(simulate(theta)[:, 1]), 1e-8, SE, "linear", np.log([1.5, 1.5, 0.1]))
-        components[1] = Component(gp, 0, (DATA[1], SD[1]))
-    return Outputs(tuple(components), np.array([0.7]), likelihood, prior, inflation)
+        y[1], noise[1], parameters[1] = np.log(simulate(theta)[:, 1]), 1e-8, np.log([1.5, 1.5, 0.1])
+        components[1] = Component(0, (DATA[1], SD[1]))
+    batch = build(values_of(z, y, noise, np.array([False, True, True])), MATERN52, parameters)
+    return Outputs(batch, tuple(components), np.array([0.7]), likelihood, prior, inflation)
 
 
 def paths(surrogate, points, n, rng, inflation=1.0):
     """Draws of the log-likelihood at points, from draws of the processes; (n, points)."""
     total = np.tile(points.log_best, (n, 1))
-    for j, c in enumerate(surrogate.components):
+    for j, prior in enumerate(surrogate.batch.covariance(points.latent, points.latent)):
         slope = points.slope[j]
-        covariance = inflation**2 * c.gp.covariance(points.latent[j], points.latent[j]) * np.outer(slope, slope)
+        covariance = inflation**2 * prior * np.outer(slope, slope)
         values, vectors = np.linalg.eigh(covariance)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))
         total -= 0.5 * (points.misfit[j] + rng.standard_normal((n, len(values))) @ factor.T) ** 2
@@ -111,11 +110,15 @@ def test_inflation_widens_everything_but_the_mean():
 
 def after(surrogate, z, values):
     """The surrogate conditioned on a run at z that returned these values of its processes."""
-    components = [
-        replace(c, gp=c.gp.condition(z, float(v), float(c.gp.noise.min())))
-        for c, v in zip(surrogate.components, values, strict=True)
-    ]
-    return replace(surrogate, components=tuple(components))
+    known = surrogate.batch.values
+    more = replace(
+        known,
+        x=np.vstack([known.x, z]),
+        y=np.column_stack([known.y, values]),
+        noise=np.column_stack([known.noise, known.noise.min(axis=1)]),
+        seen=np.column_stack([known.seen, np.ones(len(values), dtype=bool)]),
+    )
+    return replace(surrogate, batch=build(more, surrogate.batch.kernel, surrogate.batch.parameters))
 
 
 @pytest.mark.parametrize("gamma", [0.4, 1.0])
@@ -124,18 +127,18 @@ def after(surrogate, z, values):
 def test_peur_and_plur_by_brute_force(case, gamma, z):
     """Integrate over the new outputs: condition on them, recompute likelihoods and moments, take their variance."""
     surrogate, rng = make(**CASES[case]), np.random.default_rng(4)
-    surrogate = replace(surrogate, components=surrogate.components[:2])
+    two, known = np.arange(2), surrogate.batch
+    batch = build(known.values.take(two), known.kernel, known.parameters[two])
+    surrogate = replace(surrogate, batch=batch, components=surrogate.components[:2])
     points = moderate_points(surrogate, 40, rng)
-    nodes = points.latent[0].x
+    nodes = points.latent.x
     mean = np.exp(surrogate.log_mean(points, gamma))
     weights = mean / mean.sum()
     new = surrogate.at(z[None, :])
     roots, masses = np.polynomial.hermite_e.hermegauss(24)
     masses = masses / masses.sum()
-    outcomes = [
-        p.mean[0] + np.sqrt(p.variance[0] + c.new_noise(z[None, :])[0]) * roots
-        for p, c in zip(new.latent, surrogate.components, strict=True)
-    ]
+    spread = np.sqrt(new.latent.variance + surrogate.batch.new_noise[:, None])
+    outcomes = new.latent.mean + spread * roots
     change_of_z, change_of_likelihood = 0.0, np.zeros(40)
     for first, mass in zip(outcomes[0], masses, strict=True):
         for second, other in zip(outcomes[1], masses, strict=True):
@@ -161,6 +164,29 @@ def test_the_double_sum_in_blocks_is_the_double_sum():
         direct += log_mehler(x[j][None, :, None], x[j][None, None, :], b[:, :, None] * b[:, None, :])
     expected = [weights @ np.expm1(clipped(d)) @ weights for d in direct]
     np.testing.assert_allclose(surrogate.revealed_variance(new, nodes, weights, 1.0), expected, rtol=1e-9)
+
+
+def test_the_ranking_is_the_double_sum_where_a_run_reveals_little():
+    surrogate, rng = make(), np.random.default_rng(9)
+    small = replace(surrogate, inflation=0.02)  # what is revealed goes with the inflation
+    nodes, new = small.at(rng.uniform(-1.7, 1.7, (60, 2))), small.at(rng.uniform(-1.7, 1.7, (40, 2)))
+    weights = rng.dirichlet(np.ones(60))
+    exact = small.revealed_variance(new, nodes, weights, 1.0)
+    np.testing.assert_allclose(small.revealed_variance(new, nodes, weights, 1.0, ranking=True), exact, rtol=1e-2)
+
+
+def test_the_ranking_has_both_orders_of_mehlers_expansion():
+    """Σ_kl w_k w_l of the terms up to the second order in b_k b_l, multiplied out component by component."""
+    rng = np.random.default_rng(10)
+    b, x, w = rng.uniform(-0.9, 0.9, (3, 2, 7)), rng.standard_normal((3, 7)), rng.dirichlet(np.ones(7))
+    expected = np.zeros(2)
+    for n in range(2):
+        r = b[:, n, :, None] * b[:, n, None, :]
+        one = r * x[:, :, None] * x[:, None, :]
+        two = 0.5 * r**2 * (x[:, :, None] ** 2 - 1.0) * (x[:, None, :] ** 2 - 1.0)
+        cross = one[0] * one[1] + one[0] * one[2] + one[1] * one[2]
+        expected[n] = w @ (one.sum(axis=0) + two.sum(axis=0) + cross) @ w
+    np.testing.assert_allclose(_two_orders(b, x, w), expected, rtol=1e-12)
 
 
 def test_mehlers_kernel_is_its_series_and_its_own_diagonal():

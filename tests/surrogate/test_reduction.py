@@ -11,6 +11,7 @@ from tbq.engine import output_checks
 from tbq.evidence.population import Population
 from tbq.gp import fitting
 from tbq.gp import regression as gps
+from tbq.gp.batch import build, values_of
 from tbq.gp.kernels import MATERN52
 from tbq.problem.tuning import Tuning
 from tbq.surrogate import reduction
@@ -68,7 +69,7 @@ def test_a_logarithm_is_chosen_where_it_is_smoother():
     theta, z = runs()
     surrogate, memory = fit(likelihood, powers(theta), z)
     assert [c.logarithm_of is not None for c in surrogate.components] == [True, False]
-    assert [f.logarithm for f in memory.chosen] == [True, False]
+    assert [f.logarithm for f in memory.starts] == [True, False]
     mean, sd = log_likelihood_at(surrogate, PRIOR.sample(30, 1))
     assert np.all(np.abs(mean - likelihood(PRIOR.sample(30, 1))) < 4.0 * sd + 0.05)
 
@@ -80,11 +81,11 @@ def test_a_logarithm_is_given_up_at_once_where_an_output_is_no_longer_positive()
     likelihood = tbq.GaussianLikelihood(powers, 1.0, 0.1)
     theta, z = runs()
     _, memory = fit(likelihood, powers(theta[:13]), z[:13])
-    assert [f.logarithm for f in memory.chosen] == [True]
+    assert [f.logarithm for f in memory.starts] == [True]
     for value in (0.0, -0.2):  # one run later, long before all forms compete again
         outputs = np.vstack([powers(theta[:13]), [[value]]])
         surrogate, after = fit(likelihood, outputs, z, memory)
-        assert (after.chosen_at, [f.logarithm for f in after.chosen]) == (13, [False])
+        assert [f.logarithm for f in after.starts] == [False]
         assert surrogate.components[0].logarithm_of is None
         at_runs, _ = log_likelihood_at(surrogate, theta)
         np.testing.assert_allclose(at_runs, likelihood.from_outputs(theta, outputs), atol=0.05)
@@ -97,7 +98,7 @@ def test_no_logarithm_where_what_was_observed_may_be_zero(noise, expected):
 
     theta, z = runs()
     _, memory = fit(tbq.GaussianLikelihood(powers, 1.0, noise), powers(theta), z)
-    assert [f.logarithm for f in memory.chosen] == [expected]
+    assert [f.logarithm for f in memory.starts] == [expected]
 
 
 @pytest.mark.parametrize("seed", [3, 5])  # with a logarithm one crashed and the other was ten of its errors off
@@ -121,7 +122,7 @@ def test_an_output_that_is_missing_in_some_runs_is_learned_from_the_others():
     outputs[2, :20] = np.nan  # the rest determines the components
     outputs[5, 3:] = np.nan  # too little is left
     surrogate, _ = fit(likelihood, outputs, z)
-    assert all(len(c.gp.y) == 13 for c in surrogate.components)
+    assert np.all(surrogate.batch.values.seen.sum(axis=1) == 13)
     full, _ = fit(likelihood, np.delete(curve(theta), 5, axis=0), np.delete(z, 5, axis=0))
     new = PRIOR.sample(20, 1)
     np.testing.assert_allclose(log_likelihood_at(surrogate, new)[0], log_likelihood_at(full, new)[0], atol=0.3)
@@ -132,7 +133,7 @@ def test_an_output_that_is_missing_in_some_runs_is_learned_from_the_others():
     outputs = np.hstack([theta, curve(theta)])
     outputs[4, 1] = np.nan
     surrogate, _ = fit(few, outputs, z)
-    assert [len(c.gp.y) for c in surrogate.components] == [14, 13, 14, 14]
+    assert surrogate.batch.values.seen.sum(axis=1).tolist() == [14, 13, 14, 14]
 
 
 def test_experiments_are_decomposed_one_by_one_and_measured_by_their_own_noise():
@@ -152,9 +153,10 @@ def test_forms_are_kept_between_choices_and_a_named_kernel_is_used():
     likelihood = tbq.GaussianLikelihood(curve, np.zeros(60), 0.1)
     theta, z = runs()
     surrogate, memory = fit(likelihood, curve(theta), z, kernel="se")
-    assert {c.gp.kernel.name for c in surrogate.components} == {"se"}
+    assert surrogate.batch.kernel.name == "se"
+    assert not any(f.logarithm for f in memory.starts)
     _, again = fit(likelihood, curve(theta[:13]), z[:13], memory, kernel="se")
-    assert again.chosen_at == memory.chosen_at == 14
+    assert again.starts.keys() == memory.starts.keys()
 
 
 def surrogates(model, n=24, observed=None):
@@ -208,25 +210,32 @@ def test_the_log_likelihood_is_preferred_where_only_the_outputs_are_rough():
 def test_left_out_runs_are_predicted_as_after_a_refit_without_them():
     outputs, values, _ = surrogates(smooth, 12)
     for surrogate in (outputs, values):
-        mean, variance = surrogate.left_out(gp_of(surrogate).x)
-        rebuilt = without_last(surrogate)
-        z = gp_of(surrogate).x[-1:]
+        x = surrogate.batch.x if isinstance(surrogate, Outputs) else surrogate.gp.x
+        mean, variance = surrogate.left_out(x)
+        rebuilt, z = without_last(surrogate), x[-1:]
         m, v = rebuilt.log_likelihood(rebuilt.at(z))
         assert mean[-1] == pytest.approx(m[0], rel=1e-3, abs=1e-3)
         assert variance[-1] == pytest.approx(v[0], rel=2e-2, abs=1e-4)
 
 
-def gp_of(surrogate):
-    return surrogate.components[0].gp if isinstance(surrogate, Outputs) else surrogate.gp
-
-
 def without_last(surrogate):
-    def shorter(gp):
-        return gps.build(gp.x[:-1], gp.y[:-1], gp.noise[:-1], gp.kernel, gp.basis, gp.parameters)
-
     if isinstance(surrogate, Outputs):
-        return replace(surrogate, components=tuple(replace(c, gp=shorter(c.gp)) for c in surrogate.components))
-    return replace(surrogate, gp=shorter(surrogate.gp))
+        batch, y = surrogate.batch, surrogate.batch.values
+        shorter = values_of(y.x[:-1], y.y[:, :-1], y.noise[:, :-1], y.linear)
+        return replace(surrogate, batch=build(shorter, batch.kernel, batch.parameters))
+    gp = surrogate.gp
+    return replace(surrogate, gp=gps.build(gp.x[:-1], gp.y[:-1], gp.noise[:-1], gp.kernel, gp.basis, gp.parameters))
+
+
+def test_runs_cannot_be_left_out_where_an_output_is_missing():
+    likelihood = tbq.GaussianLikelihood(smooth, [0.5, 0.5], 0.1)
+    theta, z = runs()
+    outputs = smooth(theta)
+    outputs[3, 1] = np.nan
+    surrogate, _ = fit(likelihood, outputs, z)
+    assert surrogate.left_out(z) is None
+    mean, _ = surrogate.left_out(np.delete(z, 3, axis=0))
+    assert np.all(np.isfinite(mean))
 
 
 def test_two_evidences_that_differ_beyond_chance_are_a_contradiction():

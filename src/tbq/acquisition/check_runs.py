@@ -84,13 +84,12 @@ def plan(
     rng: np.random.Generator,
 ) -> Check:
     """Half of the points are posterior draws; the others are the most uncertain of the population."""
-    n = settings.check_runs
+    n, d = settings.check_runs, prior.simulated.dim
     n_draws = (n + 1) // 2
-    points = list(posterior.z[rng.choice(len(posterior.z), n_draws, replace=False)])
+    drawn = posterior.z[:, :d]  # what is expected of a run is integrated over the noise
+    points = list(drawn[rng.choice(len(posterior.z), n_draws, replace=False)])
     moved = (
-        population.z[: round((1.0 - population.prior_fraction) * len(population.z))]
-        if population.gamma
-        else posterior.z
+        population.z[: round((1.0 - population.prior_fraction) * len(population.z)), :d] if population.gamma else drawn
     )
     conditioned = surrogate
     for z in points:
@@ -100,7 +99,8 @@ def plan(
         points.append(crowd[int(np.argmax(conditioned.log_likelihood(conditioned.at(crowd))[1]))])
         conditioned = conditioned.condition_on_mean(points[-1])
     z = np.array(points)
-    draws, _ = surrogate.log_likelihood(surrogate.at(posterior.z))
+    draws, _ = surrogate.log_likelihood(surrogate.at(drawn))
     threshold = float(np.quantile(draws, settings.tuning.check_depth))
     expected, _ = surrogate.log_likelihood(surrogate.at(z))
-    return Check(first_id, prior.from_working(z), expected, n_draws, threshold, settings.tolerance[1], settings.tuning)
+    theta = prior.simulated.from_working(z)
+    return Check(first_id, theta, expected, n_draws, threshold, settings.tolerance[1], settings.tuning)

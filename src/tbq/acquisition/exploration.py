@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tbq.acquisition import search
 from tbq.common.types import Array
 from tbq.evidence import moments, tempering
 from tbq.evidence.estimate import Assessment
@@ -50,7 +51,7 @@ def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings,
     gamma = tempering.next_gamma(log_terms, 0.0, settings.tuning.explore_cov)
     log_evidence, weights = moments.normalise(log_terms(gamma))
     index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
-    log_prior = prior.log_density_working
+    log_prior = prior.simulated.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior)
 
 
@@ -68,6 +69,23 @@ def beyond(z: Array, tuning: Tuning, prior: Prior, rng: np.random.Generator) -> 
     a, b = z[rng.integers(0, len(z), n)], z[rng.integers(0, len(z), n)]
     past = a + tuning.explore_reach * rng.random((n, 1)) * (a - b)
     return past[np.isfinite(prior.log_density_working(past))]
+
+
+def most_probable(surrogate: Surrogate[Any], population: Array, known: Array, prior: Prior) -> Array:
+    """The point, as a single candidate (1, d), where E[log L] + log prior is highest: a step of Gauss and Newton.
+
+    While nothing is known where the posterior is, what a run there reveals of it cannot be weighed.
+    """
+    low, high = prior.working_bounds
+
+    def value_at(z: Array) -> Array:
+        return surrogate.log_likelihood(surrogate.at(z))[0] + prior.log_density_working(z)
+
+    domain = search.domain_of(prior)
+    pool = np.clip(np.vstack([population, known]), low, high)
+    best = pool[np.argsort(-value_at(pool))[:2]]
+    ends = np.array([search.climb_from(value_at, start, domain, steps=40) for start in best])
+    return ends[[int(np.argmax(value_at(ends)))]]
 
 
 def unsettled(found: Assessment, tuning: Tuning) -> tuple[Target, Array]:

@@ -11,12 +11,13 @@ import numpy as np
 from scipy import optimize
 from scipy.spatial import distance
 
-from tbq.acquisition.functions import Acquisition
+from tbq.acquisition.functions import RANKINGS, Acquisition
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, BoolArray
 from tbq.evidence.target import Target
 from tbq.problem.prior import Prior
 
+_EXACT = 8  # best points by a ranking, between which values decide
 _SAME = 1e-6  # points this close in working coordinates are one point
 _STARTS = 4  # climbs per search
 _APART = 0.3  # least distance between two starts
@@ -58,7 +59,9 @@ def choose(
 ) -> Choice:
     """The point that an acquisition function, given with its name, makes most of."""
     name, acquisition = named
-    z, value = maximise(_weighted(acquisition, target), candidates, known, domain, climb=climb)
+    value_at, ranking = _weighted(acquisition, target), RANKINGS.get(acquisition)
+    ranked_by = None if ranking is None else _weighted(ranking, target)
+    z, value = maximise(value_at, candidates, known, domain, climb=climb, ranking=ranked_by)
     return Choice(z, value, name)
 
 
@@ -71,18 +74,32 @@ def _weighted(acquisition: Acquisition, target: Target) -> Callable[[Array], Arr
 
 
 def maximise(
-    value_at: Callable[[Array], Array], candidates: Array, known: Array, domain: Domain, *, climb: bool
+    value_at: Callable[[Array], Array],
+    candidates: Array,
+    known: Array,
+    domain: Domain,
+    *,
+    climb: bool,
+    ranking: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, float]:
-    """The best new point and its acquisition value. Never a point already known, whatever the function says."""
-    values = _one_for_each(value_at(candidates), len(candidates))
+    """The best new point and its acquisition value. Never a point already known, whatever the function says.
+
+    With a ``ranking``, which is cheaper, that is climbed, and values decide between the best few by it.
+    """
+    rank_at = ranking or value_at
+    values = _one_for_each(rank_at(candidates), len(candidates))
     values[np.isnan(values) | _is_known(candidates, known)] = -np.inf
-    best = int(np.argmax(values))
-    if not np.isfinite(values[best]):  # nothing to tell candidates apart: fill the largest hole
+    if not np.isfinite(np.max(values)):  # nothing to tell candidates apart: fill the largest hole
         gaps = distance.cdist(candidates, known).min(axis=1) if len(known) else np.ones(len(candidates))
         return candidates[int(np.argmax(gaps))], -np.inf
+    starts = _starts(candidates, values) if climb else []
+    if ranking is not None:
+        order = [i for i in np.argsort(-values)[:_EXACT] if np.isfinite(values[i])]
+        candidates, values = candidates[order], value_at(candidates[order])
+    best = int(np.argmax(values))
     winner, top = candidates[best], float(values[best])
-    for start in _starts(candidates, values) if climb else []:
-        z = _climb(value_at, start, domain)
+    for start in starts:
+        z = climb_from(rank_at, start, domain)
         value = float(value_at(z[None, :])[0])
         if value > top and domain.contains(z[None, :])[0] and not _is_known(z[None, :], known)[0]:
             winner, top = z, value
@@ -117,16 +134,16 @@ def _starts(candidates: Array, values: Array) -> list[Array]:
     return chosen
 
 
-def _climb(value_at: Callable[[Array], Array], start: Array, domain: Domain) -> Array:
+def climb_from(value_at: Callable[[Array], Array], start: Array, domain: Domain, steps: int = 25) -> Array:
     """Local maximum near ``start`` by L-BFGS-B; one vectorised call gives the value and its differences."""
     d = len(start)
-    steps = _STEP * np.vstack([np.zeros(d), np.eye(d), -np.eye(d)])
+    around = _STEP * np.vstack([np.zeros(d), np.eye(d), -np.eye(d)])
 
     def objective(z: Array) -> tuple[float, Array]:
-        v = value_at(np.clip(z + steps, domain.low, domain.high))
+        v = value_at(np.clip(z + around, domain.low, domain.high))
         v = np.where(np.isfinite(v), v, v[0] if np.isfinite(v[0]) else -1e10)
         return -float(v[0]), -(v[1 : d + 1] - v[d + 1 :]) / (2.0 * _STEP)
 
     bounds = list(zip(domain.low, domain.high, strict=True))
-    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25})
+    found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
     return np.asarray(found.x)

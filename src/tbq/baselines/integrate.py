@@ -18,7 +18,7 @@ from tbq.common.randomness import fresh_seed, stream
 from tbq.common.types import Array
 from tbq.gp import fitting
 from tbq.gp import regression as gps
-from tbq.problem.prior import Prior, check_prior
+from tbq.problem.prior import Prior, Seed, check_prior
 
 IntegralAcquisition = Literal["gmu", "pvc", "abs_pvc"]
 
@@ -47,6 +47,9 @@ class Integral:
     def __str__(self) -> str:
         word = "converged" if self.converged else "not converged"
         return f"{self.mean:.8g} ± {self.sd:.2g} ({self.n_evaluations} evaluations, {word})"
+
+    def __repr__(self) -> str:
+        return f"<Integral: {self}>"
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def integrate(
     n_initial: int | None = None,
     max_evaluations: int | None = None,
     seed: int | None = None,
+    rng: Seed = None,
 ) -> Integral:
     """The prior mean of a smooth function ``f(theta)``, with its uncertainty.
 
@@ -99,6 +103,12 @@ def integrate(
     reduction of the variance), ``"pvc"`` (contribution to the variance) or ``"abs_pvc"``. What ``f`` raises is
     not caught. The standard deviation is infinite after a single value, and while all of them are zero: nothing is
     then known of the scale of ``f``.
+
+    Examples
+    --------
+    >>> found = tbq.integrate(lambda theta: theta[0] ** 2, tbq.Prior({"x": stats.norm()}), seed=0)
+    >>> found.converged, round(found.mean, 3)
+    (True, 1.0)
     """
     function("f", f)
     check_prior(prior)
@@ -106,7 +116,7 @@ def integrate(
         raise ArgumentError(f"acquisition must be one of {', '.join(_ACQUISITIONS)}; got {acquisition!r}")
     if kernel not in (*KERNELS, "auto"):
         raise ArgumentError(f"kernel must be 'se', 'matern52' or 'auto'; got {kernel!r}")
-    tolerance, seed = positive("tolerance", tolerance), checked_seed(seed)
+    tolerance, seed = positive("tolerance", tolerance), checked_seed(seed, rng)
     seed = fresh_seed() if seed is None else seed
     first = 5 * prior.dim if n_initial is None else whole("n_initial", n_initial)
     budget = 30 * prior.dim if max_evaluations is None else whole("max_evaluations", max_evaluations)

@@ -14,7 +14,7 @@ from tbq.common.types import Array, IntArray
 from tbq.engine.records import Stage
 from tbq.evidence import moments, moves, tempering
 from tbq.problem.evaluation import Proposal, Status
-from tbq.problem.prior import Prior, check_prior
+from tbq.problem.prior import Prior, Seed, check_prior
 from tbq.simulate.pool import ExecutorLike, evaluate, opened
 from tbq.simulate.worker import LogLikelihood
 
@@ -36,6 +36,11 @@ class SampledPosterior:
     @property
     def evidence(self) -> float:
         return float(np.exp(self.log_evidence))
+
+    def __repr__(self) -> str:
+        failed = f", {self.n_failed} failed" if self.n_failed else ""
+        evidence = f"log evidence {self.log_evidence:.4g} ± {self.log_evidence_sd:.2g}"
+        return f"<SampledPosterior: {evidence}, {len(self.samples)} draws, {self.n_evaluations} evaluations{failed}>"
 
 
 class _Counter:
@@ -67,6 +72,7 @@ def tmcmc(
     executor: ExecutorLike | None = None,
     vectorized: bool = False,
     seed: int | None = None,
+    rng: Seed = None,
 ) -> SampledPosterior:
     """Sample the posterior with the log-likelihood itself: many thousand calls, no surrogate.
 
@@ -78,7 +84,7 @@ def tmcmc(
     check_prior(prior)
     population = whole("population", population, 10 * (prior.dim + 1))
     temper_cov, chain_length = positive("temper_cov", temper_cov), whole("chain_length", chain_length)
-    seed = checked_seed(seed)
+    seed = checked_seed(seed, rng)
     seed = fresh_seed() if seed is None else seed
     with opened(executor) as pool:
         return _sample(_Counter(log_likelihood, prior, pool, vectorized), population, temper_cov, chain_length, seed)

@@ -145,12 +145,12 @@ def report(runs: Sequence[Run]) -> str:
     """The table, with what its columns mean."""
     import scipy
 
-    import tbq
+    from tbq.common.version import __version__ as version
 
     lines = [
         "# Calibration of the default",
         "",
-        f"Made by `tbq bench calibration` with tbq {tbq.__version__}, Python {platform.python_version()}, NumPy "
+        f"Made by `tbq bench calibration` with tbq {version}, Python {platform.python_version()}, NumPy "
         f"{np.__version__}, SciPy {scipy.__version__}: `tbq.infer(log_likelihood, prior, seed=s)`, nothing else set.",
         "Every run is in `calibration_runs.csv`.",
         "",

@@ -19,7 +19,7 @@ from scipy import stats
 from tbq import engine, problems
 from tbq.acquisition import search
 from tbq.acquisition.functions import ACQUISITIONS, ENSEMBLE
-from tbq.bench import paper, studies
+from tbq.bench import output_overhead, paper, studies
 from tbq.common.threads import single_threaded
 from tbq.common.types import Array
 from tbq.engine import propose, stages, training
@@ -29,6 +29,7 @@ from tbq.problem.prior import Prior
 from tbq.problem.settings import resolve
 from tbq.surrogate import selection
 from tbq.surrogate.protocol import Surrogate
+from tbq.surrogate.warp import Frame
 
 DIMENSIONS = (2, 5, 10, 15)
 POINTS = (50, 200, 500, 1000, 2000)
@@ -134,7 +135,8 @@ def _state_after(d: int, runs: int, population: int) -> engine.State:
 
 def _fit(state: engine.State, n: int, memory: training.Memory) -> tuple[Surrogate[Any], training.Memory]:
     runs = training.Runs(state.evaluations[:n], state.prior, state.settings, None)
-    return training.fit(runs, 1.0, state.settings.tuning.inflation_start, memory)
+    frame = Frame.of(state.population.moved)
+    return training.fit(runs, 1.0, state.settings.tuning.inflation_start, memory, frame)
 
 
 # --- the paper's size ---------------------------------------------------------------------------------------
@@ -193,7 +195,8 @@ def study(
     acquired = studies.run_missing(acquire, [pair for pair in pairs if pair not in known], 1, path)
     known |= {(a.problem, a.function): a for a in acquired}
     rows, acquisitions = sorted(done.values(), key=lambda r: (r.d, r.runs, r.population)), [known[p] for p in pairs]
-    (folder / "overhead.md").write_text(report(rows, acquisitions))
+    outputs = output_overhead.study(folder)
+    (folder / "overhead.md").write_text(report(rows, acquisitions, outputs))
     return [done[task] for task in wanted], acquisitions
 
 
@@ -232,13 +235,13 @@ def exponent_rows(rows: Sequence[Row]) -> list[list[str]]:
     return found
 
 
-def report(rows: Sequence[Row], acquisitions: Sequence[Acquisition]) -> str:
+def report(rows: Sequence[Row], acquisitions: Sequence[Acquisition], outputs: Sequence[output_overhead.Row]) -> str:
     """The tables, with what their columns mean."""
     import scipy
 
-    import tbq
+    from tbq.common.version import __version__ as version
 
-    versions = f"tbq {tbq.__version__}, Python {platform.python_version()}, NumPy {np.__version__}"
+    versions = f"tbq {version}, Python {platform.python_version()}, NumPy {np.__version__}"
     return "\n".join(
         [
             "# Our own time",
@@ -260,6 +263,14 @@ def report(rows: Sequence[Row], acquisitions: Sequence[Acquisition]) -> str:
             "Exponents p of seconds ∝ sizeᵖ.",
             "",
             *_markdown(EXPONENT_COLUMNS, exponent_rows(rows)),
+            "",
+            "## Outputs",
+            "",
+            output_overhead.TEXT,
+            "",
+            *_markdown(output_overhead.COLUMNS, output_overhead.table_rows(outputs)),
+            "",
+            *_markdown(output_overhead.EXPONENT_COLUMNS, output_overhead.exponent_rows(outputs)),
             "",
             "## An acquisition at the paper's size",
             "",

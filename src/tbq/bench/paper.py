@@ -58,6 +58,7 @@ PAPER_SETTINGS: dict[str, dict[str, Any]] = {
 # weighting of the search, which measure closest to its call counts (docs/benchmarks/choices.md). The mean likelihood is
 # the unbiased one of Section 3 for BQ and the biased one of Section 4 for TBQ.
 AS_PRINTED = Tuning(
+    ceiling=False,
     inflate=False,
     adjust_mean=False,
     assess_before_end=False,
@@ -266,12 +267,12 @@ def report(runs: list[Run]) -> str:
     """Markdown: for each of the paper's tables, its figures beside ours."""
     import scipy
 
-    import tbq
+    from tbq.common.version import __version__ as version
 
     lines = [
         "# The paper's experiments",
         "",
-        f"Made by `tbq bench paper` with tbq {tbq.__version__}, Python {platform.python_version()}, "
+        f"Made by `tbq bench paper` with tbq {version}, Python {platform.python_version()}, "
         f"NumPy {np.__version__}, SciPy {scipy.__version__}; one core per run. Seeds count from "
         f"{min(r.seed for r in runs)}; every run with its seed is in `paper_runs.csv`.",
         "",

@@ -13,11 +13,11 @@ from scipy import stats
 from tbq import problems
 from tbq.bench import studies
 from tbq.common.types import Array
-from tbq.engine import State
 from tbq.result.result import Result
 from tbq.run.driver import drive
 from tbq.run.sender import Plan
 from tbq.run.session import Session
+from tbq.run.standing import Standing
 
 BUDGETS = (20, 40, 80, 160)  # runs after which a run is asked what it would say if it were stopped
 NORMAL_90 = float(stats.norm.ppf(0.95))
@@ -81,7 +81,8 @@ def run(name: str, seed: int) -> list[Run]:
             stop=result.stop.name,
         )
 
-    def look(state: State) -> None:
+    def look(_: Standing) -> None:
+        state = session.state
         if left and len(state.evaluations) >= left[0] and state.stop is None:
             rows.append(row(left.pop(0), session.result()))
 
@@ -164,12 +165,12 @@ def report(runs: Sequence[Run]) -> str:
     """The tables, with what their columns mean."""
     import scipy
 
-    import tbq
+    from tbq.common.version import __version__ as version
 
     lines = [
         "# Real posteriors under wide priors",
         "",
-        f"Made by `tbq bench real` with tbq {tbq.__version__}, Python {platform.python_version()}, NumPy "
+        f"Made by `tbq bench real` with tbq {version}, Python {platform.python_version()}, NumPy "
         f"{np.__version__}, SciPy {scipy.__version__}: defaults, and 40 (d + 2) runs of the simulator at most.",
         "Every run is in `real_runs.csv`. References are sampled, by `benchmarks/real_references.py`, to 0.02 and",
         "better.",

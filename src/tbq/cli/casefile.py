@@ -7,111 +7,67 @@ key that was meant.
 
 from __future__ import annotations
 
-import importlib
-import sys
+import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import numpy as np
 import tomli_w
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     PlainValidator,
     Tag,
     ValidationError,
-    ValidationInfo,
     create_model,
     model_validator,
 )
 
 from tbq.cli import distributions
-from tbq.common.arguments import real
+from tbq.cli.casedata import CorrelationTable, DataTable, DiscrepancyTable, GroupTable
+from tbq.cli.casefields import (
+    Numbers,
+    PathHere,
+    PathsHere,
+    Returns,
+    Scratch,
+    Simulator,
+    Table,
+    import_function,
+    licence_pool,
+    limits,
+    marginal,
+    nearest,
+    program,
+)
+from tbq.cli.caseoutputs import OutputTable, check_outputs, data_of
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
-from tbq.common.words import described
-from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.evaluation import Level
+from tbq.problem.likelihood import GaussianLikelihood, noise_parameters
 from tbq.problem.options import EngineOptions, Option, options_of
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings, resolve
 from tbq.run.options import RunOptions
-from tbq.run.outage import check_limits
 from tbq.simulate.command import CommandModel
-from tbq.simulate.textfiles import read_csv
+from tbq.simulate.licences import Licences
 from tbq.simulate.umbridge import UmBridgeModel
 
-Simulator = Callable[[Array], Any]
+_READ_LATER = "stdout.txt"  # what a program leaves in any case, until [[outputs]] say what to read
 _KINDS = ("python", "command", "url")
-_NOT_IN_FILES = {"journal", "executor", "vectorized", "progress"}
+_NOT_IN_FILES = {"journal", "executor", "vectorized", "progress", "rng"}
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
-
-
-def _absolute(path: str, info: ValidationInfo) -> str:
-    assert info.context is not None
-    return str(Path(info.context["folder"], Path(path).expanduser()).resolve())
-
-
-def _program(command: list[str], info: ValidationInfo) -> list[str]:
-    """A program with a slash in its name lies relative to the case file; others are on the PATH."""
-    if command and "/" in command[0]:
-        return [_absolute(command[0], info), *command[1:]]
-    return command
-
-
-def _numbers(value: Any, info: ValidationInfo) -> Any:
-    """A number, a list, a matrix, or ``{file = "...", column = "..."}``."""
-    if isinstance(value, dict):
-        for key in value:
-            if key not in ("file", "column"):
-                raise ValueError(f"{key!r} is not a key{_nearest(key, ['file', 'column'])}")
-        if not all(isinstance(v, str) for v in value.values()) or "file" not in value:
-            raise ValueError(f"must have a file, and a column of it if it has several; got {value!r}")
-        return read_csv(Path(_absolute(value["file"], info)), value.get("column"))
-    if isinstance(value, list):
-        if len({len(row) if isinstance(row, list) else -1 for row in value}) > 1:
-            raise ValueError("must have rows of one length")
-        return [_numbers(v, info) for v in value]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"must be numbers, or a table such as {{file = 'measured.csv'}}; got {value!r}")
-    return real(value)
-
-
-def _limits(value: Any) -> tuple[float, float]:
-    try:
-        return check_limits(value)
-    except ArgumentError as error:
-        raise ValueError(str(error).removeprefix("outage_after ")) from error
-
-
-def _marginal(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError(f"must be a table such as {{distribution = 'uniform', low = 0, high = 1}}; got {value!r}")
-    distributions.marginal(value)
-    return value
-
-
-PathHere = Annotated[str, AfterValidator(_absolute)]
-Numbers = Annotated[Any, PlainValidator(_numbers)]
-Returns = Literal["outputs", "log_likelihood"]
-
-
-class Table(BaseModel):
-    """A table of the case file, which refuses keys it does not know."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class PythonTable(Table):
@@ -120,6 +76,8 @@ class PythonTable(Table):
     python: str
     path: PathHere = Field(default=".", validate_default=True)  # folder to import from
     returns: Returns = "outputs"
+    coarse: Model | None = None
+    cost: float | None = Field(default=None, gt=0, le=1)  # of a coarse model
 
     def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> Simulator:
         return import_function(self.python, self.path)
@@ -128,19 +86,32 @@ class PythonTable(Table):
 class CommandTable(Table):
     """See :class:`tbq.adapters.CommandModel`."""
 
-    command: Annotated[list[str], AfterValidator(_program)]
-    output: str
+    command: Annotated[list[str], AfterValidator(program)]
+    output: str | None = None  # or [[outputs]]
     pattern: str | None = None
-    template: PathHere | None = None
-    files: list[PathHere] = []
+    template: PathsHere = None
+    files: list[PathHere] = Field(default_factory=list)
+    links: list[PathHere] = Field(default_factory=list)
+    environment: dict[str, str] = Field(default_factory=dict)
+    prelude: list[str] = Field(default_factory=list)
+    workdir: Scratch | None = None  # in place of a folder of the run's
+    licences: Annotated[Any, PlainValidator(licence_pool)] = None
     timeout: float | None = Field(default=None, gt=0)
     keep: bool = False
-    transient: list[int] = []
+    transient: list[int] = Field(default_factory=list)
     returns: Returns = "outputs"
+    coarse: Model | None = None
+    cost: float | None = Field(default=None, gt=0, le=1)  # of a coarse model
 
     def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> CommandModel:
-        arguments = self.model_dump(exclude={"returns", "timeout"})
-        return CommandModel(names, **arguments, folder=work, timeout=self.timeout or timeout)
+        arguments = self.model_dump(exclude={"returns", "timeout", "workdir", "licences", "coarse", "cost"})
+        shared = self.licences
+        if isinstance(shared, int):  # of this case; a look at it makes one run at a time
+            shared = None if work is None else {"limit": shared, "folder": work / "licences"}
+        arguments["licences"] = None if shared is None else Licences(**shared)
+        folder = self.workdir or work
+        arguments["output"] = self.output or _READ_LATER
+        return CommandModel(names, **arguments, folder=folder, timeout=self.timeout or timeout)
 
 
 class UmBridgeTable(Table):
@@ -148,25 +119,15 @@ class UmBridgeTable(Table):
 
     url: str
     name: str
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = Field(default_factory=dict)
     timeout: float | None = Field(default=None, gt=0)
     retries: int = Field(default=2, ge=0)
     returns: Returns = "outputs"
+    coarse: Model | None = None
+    cost: float | None = Field(default=None, gt=0, le=1)  # of a coarse model
 
     def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> UmBridgeModel:
         return UmBridgeModel(self.url, self.name, self.config, self.timeout or timeout, self.retries)
-
-
-class DataTable(Table):
-    """What was measured, and the noise: standard deviation, one per measurement, or covariance.
-
-    ``scale`` names the parameter that multiplies all standard deviations; the model is not given it.
-    """
-
-    observed: Numbers
-    noise: Numbers
-    scale: str | None = None
-    normalized: bool = True
 
 
 def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
@@ -176,7 +137,7 @@ def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
     if name == "warm_start":
         return PathHere | None, option.default
     if name == "outage_after":
-        return Annotated[Any, PlainValidator(_limits)], option.default
+        return Annotated[Any, PlainValidator(limits)], option.default
     words = str if get_origin(hint) is Literal or name == "acquisition" else hint  # which words there are is said later
     return words, Field(default=option.default, ge=option.least, gt=option.above)
 
@@ -200,29 +161,73 @@ def _kind(model: Any) -> str | None:
     return kinds[0] if len(kinds) == 1 else None
 
 
+Model = Annotated[
+    Annotated[PythonTable, Tag("python")]
+    | Annotated[CommandTable, Tag("command")]
+    | Annotated[UmBridgeTable, Tag("url")],
+    Discriminator(_kind),
+]
+
+
+for _table in (PythonTable, CommandTable, UmBridgeTable):
+    _table.model_rebuild()
+
+
 class Case(Table):
     """A whole case."""
 
     title: str = ""
     correlation: Numbers = None
-    parameters: dict[str, Annotated[dict[str, Any], BeforeValidator(_marginal)]]
-    model: Annotated[
-        Annotated[PythonTable, Tag("python")]
-        | Annotated[CommandTable, Tag("command")]
-        | Annotated[UmBridgeTable, Tag("url")],
-        Discriminator(_kind),
-    ]
+    parameters: dict[str, Annotated[dict[str, Any], BeforeValidator(marginal)]]
+    model: Model | None = None  # none where runs are made elsewhere, and told
+    outputs: list[OutputTable] = Field(default_factory=list)
     data: DataTable | None = None
     run: RunTable = Field(default_factory=RunTable)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_outputs(cls, content: Any) -> Any:
+        """Data that the outputs have are empty lists until these are known."""
+        outputs = content.get("outputs") if isinstance(content, dict) else None
+        data = content.get("data", {}) if isinstance(content, dict) else None
+        if not isinstance(data, dict) or not isinstance(outputs, list):
+            return content
+        measured = any(isinstance(output, dict) and "observed" in output for output in outputs)
+        return {**content, "data": {"observed": [], "noise": [], **data}} if measured else content
+
+    @model_validator(mode="after")
+    def _with_outputs(self) -> Case:
+        """What was measured of the outputs, as data."""
+        program = isinstance(self.model, CommandTable)
+        check_outputs(self.outputs, program)
+        if isinstance(self.model, CommandTable) and (self.model.output is None) == (not self.outputs):
+            given = "got both" if self.outputs else "is missing"
+            raise ValueError(f"model.output {given}: it says what is read, or [[outputs]] do")
+        if not self.outputs or self.outputs[0].observed is None:
+            return self
+        found = {key: value for key, value in data_of(self.outputs).items() if key in DataTable.model_fields}
+        assert self.data is not None  # see _of_outputs
+        for key in ("observed", "noise"):
+            if getattr(self.data, key) not in ([], found[key]):
+                raise ValueError(f"data.{key} is what the outputs have together; leave it out")
+        return self.model_copy(update={"data": self.data.model_copy(update=found)})
+
     @model_validator(mode="after")
     def _data_or_log_likelihood(self) -> Case:
-        if self.data is None and self.model.returns == "outputs":
+        returns = None if self.model is None else self.model.returns
+        below = None if self.model is None else self.model.coarse
+        if below is not None and (returns != "outputs" or below.returns != "outputs" or below.coarse is not None):
+            raise ValueError(
+                "model.coarse must return outputs, as the model itself, and has no coarse model of its own"
+            )
+        if self.model is not None and self.model.cost is not None:
+            raise ValueError("model.cost has no use here; it is that of a coarse run: model.coarse.cost")
+        if self.data is None and returns == "outputs":
             raise ValueError("data is missing; or say model.returns = 'log_likelihood' if that is what it returns")
-        if self.data is not None and self.model.returns == "log_likelihood":
+        if self.data is not None and returns == "log_likelihood":
             raise ValueError("data has no use where model.returns = 'log_likelihood'; leave one of them out")
         if self.data is not None and self.data.scale is not None and self.data.scale not in self.parameters:
-            near = _nearest(self.data.scale, list(self.parameters))
+            near = nearest(self.data.scale, list(self.parameters))
             raise ValueError(f"data.scale must name a parameter; got {self.data.scale!r}{near}")
         return self
 
@@ -234,30 +239,56 @@ class Case(Table):
         with _named("", "Prior: "):
             return prior if self.correlation is None else Prior(marginals, correlation=self.correlation, units=units)
 
-    def simulator(self, work: Path | None = None) -> Simulator:
-        """The model as a function of all parameters. Commands run in directories under ``work``."""
+    @property
+    def has_coarse(self) -> bool:
+        return self.model is not None and self.model.coarse is not None
+
+    def simulator(self, work: Path | None = None, level: Level = "fine") -> Simulator:
+        """The model of a level as a function of all parameters. Commands run in directories under ``work``."""
         noise = self.data.scale if self.data else None
         names = tuple(name for name in self.parameters if name != noise)
-        with _named("model."):
-            model = self.model.build(names, work, self.run.timeout)
+        if self.model is None:
+            raise CaseError("model is missing; `tbq ask` and `tbq tell` alone do without")
+        table = self.model.coarse if level == "coarse" else self.model
+        assert table is not None
+        place = work / "coarse" if work is not None and level == "coarse" else work
+        with _named("model." if level == "fine" else "model.coarse."):
+            model: Simulator = table.build(names, place, self.run.timeout)
+            if isinstance(table, CommandTable) and table.output is None and isinstance(model, CommandModel):
+                model = replace(model, output=[output.output() for output in self.outputs])
         return model if noise is None else Without(model, list(self.parameters).index(noise))
 
-    def log_likelihood(self, simulator: Simulator) -> Simulator:
+    def log_likelihood(self, simulator: Simulator, coarse: Simulator | None = None) -> Simulator:
         """The simulator's outputs against the data; or the simulator, where it returns the log-likelihood itself."""
         if self.data is None:
             return simulator
         scale = None if self.data.scale is None else itemgetter(list(self.parameters).index(self.data.scale))
         with _named("data.", "GaussianLikelihood: "):
             return GaussianLikelihood(
-                simulator, self.data.observed, self.data.noise, scale=scale, normalized=self.data.normalized
+                simulator,
+                self.data.observed,
+                scale=scale,
+                normalized=self.data.normalized,
+                **self.data.labels,
+                **self.data.of_noise,
+                coarse=coarse,
+                cost=self.model.coarse.cost if self.model is not None and self.model.coarse is not None else None,
             )
 
     def settings(self, surrogate: str | None = None) -> Settings:
         """The run's settings, with those left to us chosen; or those of another surrogate."""
         chosen = self.run.model_dump(include=set(options_of(EngineOptions)))
         chosen["surrogate"] = surrogate or chosen["surrogate"]
+        simulators = (np.asarray,) * (2 if self.has_coarse else 1)
+        noise = noise_parameters(self.log_likelihood(*simulators))  # which the data have, whatever the simulators
         with _named("run."):
-            return resolve(len(self.parameters), outputs=self.data is not None, **chosen)
+            return resolve(
+                len(self.parameters),
+                outputs=self.data is not None,
+                noise=noise,
+                coarse=self.has_coarse,
+                **chosen,
+            )
 
     def arguments(self) -> dict[str, Any]:
         """What :func:`tbq.infer` is to be called with."""
@@ -276,9 +307,22 @@ class Case(Table):
         settings = self.settings()
         chosen = ("n_initial", "population", "chain_length", "max_evaluations")
         numbers = {key: getattr(settings, key) for key in chosen}
-        asked = self.settings("log_likelihood").tolerance  # of which outputs are asked for a part
-        update = {**numbers, "tolerance": list(asked), "seed": seed}
+        update = {**numbers, "tolerance": self._tolerance(), "seed": seed}
         return self.model_copy(update={"run": self.run.model_copy(update=update)})
+
+    def steered(
+        self, *, max_evaluations: int | None = None, tolerance: float | None = None, workers: int | None = None
+    ) -> Case:
+        """This case with another budget, tolerance or number of workers, to go on with; None leaves one as it is."""
+        changed = {"max_evaluations": max_evaluations, "tolerance": tolerance, "workers": workers}
+        update = {name: value for name, value in changed.items() if value is not None}
+        case = self.model_copy(update={"run": self.run.model_copy(update=update)})
+        return case.model_copy(update={"run": case.run.model_copy(update={"tolerance": case._tolerance()})})
+
+    def _tolerance(self) -> float | list[float]:
+        """One number or a pair, as it was asked for: of log-likelihoods, since of outputs a part of it is used."""
+        between, final = self.settings("log_likelihood").tolerance  # which also refuses what cannot be
+        return [between, final] if math.isfinite(between) else final
 
     def to_toml(self) -> str:
         return tomli_w.dumps(_without_none(self.model_dump()))
@@ -289,9 +333,23 @@ _TABLES: dict[tuple[str, ...], type[Table]] = {
     ("model", "python"): PythonTable,
     ("model", "command"): CommandTable,
     ("model", "url"): UmBridgeTable,
+    ("outputs",): OutputTable,
     ("data",): DataTable,
+    ("data", "groups", ""): GroupTable,
     ("run",): RunTable,
 }
+
+
+def _table_at(path: list[Any]) -> type[Table]:
+    """The table that lies at a path of keys and places in lists."""
+    path = [key for key in path if isinstance(key, str)]
+    if path[2:3] == ["coarse"]:
+        path = ["model", *path[3:]]
+    if path[:2] == ["data", "groups"]:
+        path = ["data", "groups", "", *path[3:]]
+    if path[-1:] in (["correlation"], ["discrepancy"]) and len(path) > 1:
+        return CorrelationTable if path[-1] == "correlation" else DiscrepancyTable
+    return _TABLES[tuple(path)]
 
 
 @dataclass(frozen=True)
@@ -312,8 +370,8 @@ class CaseError(ArgumentError):
     """The case file is wrong; the message has a line for each problem, with the path of its key."""
 
 
-def load(path: str | Path) -> Case:
-    """Read and check a case file. The model is not run."""
+def load(path: str | Path, *, by_hand: bool = False) -> Case:
+    """Read and check a case file. The model is not run; ``by_hand`` there may be none."""
     path = Path(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -325,31 +383,11 @@ def load(path: str | Path) -> Case:
         case = Case.model_validate(content, context={"folder": path.parent})
     except ValidationError as error:
         raise CaseError("\n".join(_explain(e) for e in error.errors())) from None
+    if case.model is None and not by_hand:
+        raise CaseError("model is missing; `tbq ask` and `tbq tell` alone do without")
     case.prior()
     case.settings()
     return case
-
-
-def import_function(reference: str, folder: str) -> Simulator:
-    """The function behind ``module:function``; modules in ``folder`` come first."""
-    module_name, _, name = reference.partition(":")
-    if not module_name or not name.isidentifier():
-        raise ArgumentError(f"python must be 'module:function'; got {reference!r}")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
-            raise ArgumentError(
-                f"python: there is no module {module_name!r} in {folder} or on Python's path"
-            ) from error
-        raise ArgumentError(f"python: importing {module_name!r} failed with {described(error)}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        near = distributions.suggestion(name, [n for n in vars(module) if callable(getattr(module, n))])
-        raise ArgumentError(f"python: {module.__file__} has no function {name!r}{near}")
-    return cast(Simulator, function)
 
 
 @contextmanager
@@ -361,20 +399,17 @@ def _named(table: str, strip: str = "") -> Iterator[None]:
         raise CaseError(f"{table}{str(error).removeprefix(strip)}") from error
 
 
-def _nearest(key: str, known: Sequence[str]) -> str:
-    return distributions.suggestion(key, known) or f"; there are {', '.join(known)}"
-
-
 def _explain(error: Any) -> str:
     """One problem in one line, by the path of its key."""
     *table, key = error["loc"] or ("",)
-    place = [*table[:1], *table[2:], key] if table[:1] == ["model"] else [*table, key]  # without the kind of model
+    kinds = {1, 3} if table[:1] == ["model"] and table[2:3] == ["coarse"] else {1} if table[:1] == ["model"] else set()
+    place = [*(part for i, part in enumerate(table) if i not in kinds), key]  # without the kind of model
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in place).removeprefix(".")
     match error["type"]:
         case "missing":
             return f"{path} is missing"
         case "extra_forbidden":
-            return f"{path} is not a key{_nearest(key, list(_TABLES[tuple(table)].model_fields))}"
+            return f"{path} is not a key{nearest(key, list(_table_at(table).model_fields))}"
         case "union_tag_not_found":
             return f"{path} must have one of the keys {', '.join(_KINDS)}{_nearest_kind(error['input'])}"
         case "model_type" | "dict_type":
@@ -396,4 +431,4 @@ def _nearest_kind(model: Any) -> str:
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_none(v) for k, v in value.items() if v is not None}
-    return value
+    return [_without_none(v) for v in value] if isinstance(value, list) else value

@@ -1,58 +1,91 @@
-"""What a case is and what one run of its model gives, in words: the look before a long run."""
+"""What a case is and what a few runs of its model give, in words: the look before a long run."""
 
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from tbq.cli.casefile import Case, DataTable, Simulator, Without
-from tbq.common.arguments import floats
-from tbq.common.errors import SimulatorError, TbqError
+from tbq.cli.casefields import Simulator
+from tbq.cli.casefile import Case, Without
+from tbq.common.errors import SimulatorError
 from tbq.common.types import Array
-from tbq.common.words import described, duration
+from tbq.common.words import one_line
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
+from tbq.result.predict import labelled
+from tbq.run.check import Seen, doubts, forecast, numbers_of, others, prior_mean
+from tbq.simulate.command import CommandModel, templates_of
+from tbq.simulate.placeholders import tight_places
 from tbq.simulate.umbridge import UmBridgeModel
 
 _SHOWN = 12  # outputs in full
-_FAR = 1e3  # standard deviations of the noise: farther than this the data or their units may be wrong
+_DRAWS = 256  # of the prior, at which templates are filled in to see whether values fit
 
 
-def examine(case: Case) -> Iterator[str]:
-    """Lines about the case, the model's run at the prior mean, and what it means. Raises when there is no number."""
+def examine(case: Case, warnings: list[str]) -> Iterator[str]:
+    """Lines about the case, a few runs of its model, and what they mean. Raises when the first gives no number.
+
+    What speaks against it is added to ``warnings`` too.
+    """
     prior, settings = case.prior(), case.settings()
     simulator = case.simulator()
-    log_likelihood = case.log_likelihood(simulator)
+    log_likelihood = case.log_likelihood(simulator, case.simulator(level="coarse") if case.has_coarse else None)
     yield from _parameters(prior)
     yield f"model        {_describe(case)}"
     if case.data is not None:
-        yield f"data         {_count(case.data.observed, 'number')}, noise {_noise(case.data)}"
+        yield f"data         {_count(case.data.observed, 'number')}, noise {case.data.in_words}"
     yield (
         f"run          {case.run.algorithm} with {case.run.acquisition}; {settings.n_initial} initial runs, "
         f"at most {settings.max_evaluations}"
     )
     yield ""
     ready(simulator, prior.dim)
+    short = _is_command(simulator)
+    warnings += template_doubts(case, simulator, prior)  # told first: they may be why the first run fails
+    yield from (f"! {warning}" for warning in warnings)
+    yield "Running the model at the prior mean and at two draws of the prior ..."
     theta = prior_mean(prior)
-    yield "Running the model once at the prior mean ..."
     start = time.perf_counter()
-    outputs = _run(simulator, theta)
-    seconds = time.perf_counter() - start
-    yield f"It returned {_count(outputs, 'number')} after {seconds:.3g} s."
-    if isinstance(log_likelihood, GaussianLikelihood):
-        yield from _compare(log_likelihood, theta, outputs)
-    else:
-        yield from _judge(outputs)
-    if case.run.workers > 1:
-        seconds /= case.run.workers
-    yield (
-        f"\nAt this pace the initial design takes {duration(seconds * settings.n_initial)} and the whole budget "
-        f"{duration(seconds * settings.max_evaluations)}, besides our own work."
-    )
+    outputs = numbers_of(simulator, theta)
+    first = Seen(theta, outputs, time.perf_counter() - start)
+    yield f"At the prior mean it returned {_count(outputs, 'number')} after {first.seconds:.3g} s."
+    gaussian = log_likelihood if isinstance(log_likelihood, GaussianLikelihood) else None
+    yield from _judge(outputs) if gaussian is None else _compare(gaussian, theta, outputs)
+    runs = list(others(simulator, prior, first, short=short))
+    for number, run in enumerate(runs[1:3], 1):
+        seen = one_line(run.error) if run.error else f"{_count(run.outputs, 'number')} after {run.seconds:.3g} s"
+        yield f"At draw {number}: {seen}"
+    found = list(doubts(runs, gaussian, short=short))
+    warnings += found
+    yield from ["", *(f"! {warning}" for warning in found)] if found else []
+    seconds = sum(run.seconds for run in runs[:3]) / len(runs[:3])
+    yield f"\n{forecast(seconds, settings, case.run.workers)}"
+
+
+def template_doubts(case: Case, simulator: Simulator, prior: Prior) -> list[str]:
+    """What can go wrong where values are put into the templates."""
+    model = simulator.model if isinstance(simulator, Without) else simulator
+    if not isinstance(model, CommandModel):
+        return []
+    found = []
+    for path in templates_of(model.template):
+        text = path.read_bytes().decode(errors="surrogateescape")
+        found += [f"{path.name}, {doubt}" for doubt in tight_places(text, list(model.names))]
+    given = [list(case.parameters).index(name) for name in model.names]
+    for theta in prior.sample(_DRAWS, 0, "sobol"):
+        try:
+            model.inputs(theta[given])
+        except SimulatorError as error:
+            return [*found, f"a run within the prior would fail: {error}"]
+    return found
+
+
+def _is_command(simulator: Simulator) -> bool:
+    model = simulator.model if isinstance(simulator, Without) else simulator
+    return isinstance(model, CommandModel)
 
 
 def ready(simulator: Simulator, dim: int) -> None:
@@ -63,46 +96,31 @@ def ready(simulator: Simulator, dim: int) -> None:
         simulator.check(dim)
 
 
-def prior_mean(prior: Prior) -> Array:
-    """Means of the marginals; the median where there is no mean."""
-    means = np.array([m.mean() for m in prior.marginals.values()])
-    return np.where(np.isfinite(means), means, [m.median() for m in prior.marginals.values()])
-
-
-def _run(simulator: Simulator, theta: Array) -> Array:
-    try:
-        outputs = simulator(theta)
-    except TbqError:
-        raise
-    except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{frame.filename}, line {frame.lineno}"
-        raise SimulatorError(f"the model raised {described(error)} ({where})") from error
-    try:
-        return np.atleast_1d(floats(outputs))
-    except Exception as error:
-        raise SimulatorError(f"the model returned {type(outputs).__name__}, not numbers") from error
-
-
 def _compare(likelihood: GaussianLikelihood, theta: Array, outputs: Array) -> Iterator[str]:
-    observed = likelihood.observed
+    observed, used = likelihood.observed, likelihood.experiments[0].used
+    if len(likelihood.experiments) == 1 and used is not None and outputs.ndim == 1 and len(outputs) > used.max():
+        outputs = outputs[used]
     if outputs.shape != observed.shape:
         numbers = f"returned {_count(outputs, 'number')}" if outputs.ndim == 1 else f"returned shape {outputs.shape}"
         raise SimulatorError(f"the model {numbers}, but data.observed has {len(observed)}")
-    if not np.all(np.isfinite(outputs)):
-        first = int(np.argmin(np.isfinite(outputs)))
+    known = np.isfinite(outputs) | np.isnan(observed)
+    if not np.all(known):
+        first = int(np.argmin(known))
         raise SimulatorError(f"the model's output {first + 1} of {len(outputs)} is {outputs[first]}")
     scales = np.exp(likelihood.log_scales(theta[None, :])[0, likelihood.experiment_of])
     off = likelihood.whiten(outputs[None, :])[0] / scales
-    yield f"\n{'output':>14} {'observed':>14} {'off by':>10}"
-    for got, wanted, by in list(zip(outputs, observed, off, strict=True))[:_SHOWN]:
-        yield f"{got:>14.6g} {wanted:>14.6g} {by:>+10.3g}"
+    labels = labelled(likelihood.names, likelihood.units)
+    width = max(map(len, labels[:_SHOWN]))
+    yield f"\n{'':<{width}} {'output':>14} {'observed':>14} {'off by':>10}"
+    for name, got, wanted, by in list(zip(labels, outputs, observed, off, strict=True))[:_SHOWN]:
+        seen = f"{wanted:>14.6g} {by:>+10.3g}" if np.isfinite(wanted) else f"{'not measured':>14}"
+        yield f"{name:<{width}} {got:>14.6g} {seen}"
     if len(outputs) > _SHOWN:
-        yield f"{'...':>14}"
-    yield "(in standard deviations of the noise" + (")" if likelihood.sd is not None else ", decorrelated)")
+        yield f"{'...':>{width + 15}}"
+    kind = "" if likelihood.sd is not None else ", decorrelated"
+    kind += ", at the middle of its priors" if likelihood.noise_prior is not None else ""
+    yield f"(in standard deviations of the noise{kind})"
     yield f"\nIts log-likelihood is {likelihood.from_outputs(theta, outputs):.6g}."
-    if np.abs(off).max() > _FAR:
-        yield "This is very far from the data. Are units and the order of outputs right, and is the noise too small?"
 
 
 def _judge(outputs: Array) -> Iterator[str]:
@@ -139,14 +157,9 @@ def _describe(case: Case) -> str:
     if hasattr(model, "python"):
         return f"{model.python} from {model.path}"
     if hasattr(model, "command"):
-        return f"{' '.join(model.command)} → {model.output}"
+        names = ", ".join(output.name for output in case.outputs)
+        return f"{' '.join(model.command)} → {model.output or names}"
     return f"{model.name!r} at {model.url}"
-
-
-def _noise(data: DataTable) -> str:
-    words = ("standard deviation", "standard deviations", "covariance")[np.ndim(data.noise)]
-    kind = f"{words} {data.noise:g}" if np.ndim(data.noise) == 0 else f"{words} given"
-    return kind if data.scale is None else f"{kind}, times {data.scale}"
 
 
 def _count(values: Any, what: str) -> str:

@@ -66,23 +66,29 @@ def floats(value: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         return np.ma.filled(value.astype(float), np.nan)
     if isinstance(value, list | tuple) and any(isinstance(item, np.ma.MaskedArray) for item in value):
         return np.array([floats(item) for item in value])
-    if np.iscomplexobj(value):
-        raise TypeError("complex numbers")
+    if value is None or np.iscomplexobj(value):  # NumPy's nan would not tell that a ``return`` is missing
+        raise TypeError("complex numbers, or nothing")
     return np.asarray(value, dtype=float)
 
 
-def checked_seed(seed: Any) -> int | None:
-    """The seed of a run: a whole number, so that it can be written down and the run repeated."""
-    return None if seed is None else whole("seed", seed, 0, ", or None")
+def checked_seed(seed: Any, rng: Any = None) -> int | None:
+    """The seed of a run: a whole number, so that it can be written down and the run repeated; drawn from ``rng``."""
+    if rng is None:
+        return None if seed is None else whole("seed", seed, 0, ", or None")
+    random = generator("random numbers", seed, rng)  # refuses both, and what is neither
+    return int(random.integers(2**63)) if isinstance(rng, np.random.Generator) else whole("rng", rng, 0)
 
 
-def generator(where: str, seed: Any) -> np.random.Generator:
-    """A random generator made of a seed, or given as one."""
+def generator(where: str, seed: Any, rng: Any = None) -> np.random.Generator:
+    """A random generator made of a seed, or given as one, by either of the names that people know it by."""
+    if rng is not None and seed is not None:
+        raise ArgumentError(f"{where}: give one of seed and rng; got both")
+    name, given = ("seed", seed) if rng is None else ("rng", rng)
     try:
-        return np.random.default_rng(seed)
+        return np.random.default_rng(given)
     except (TypeError, ValueError):
         raise ArgumentError(
-            f"{where}: seed must be a whole number of at least 0, a numpy.random.Generator or None; got {seed!r}"
+            f"{where}: {name} must be a whole number of at least 0, a numpy.random.Generator or None; got {given!r}"
         ) from None
 
 

@@ -1,5 +1,6 @@
 """Numbers as a person would say them, and text of others as a terminal may show it."""
 
+import math
 import unicodedata
 
 
@@ -14,6 +15,14 @@ def duration(seconds: float) -> str:
 def nats(x: float, digits: int = 4) -> str:
     """A logarithm to so many digits after the point; a large one, which has none there, as a power of ten."""
     return f"{x:.{digits}f}" if abs(x) < 1e9 else f"{x:.{digits + 6}g}"
+
+
+def value_and_sd(value: float, sd: float) -> str:
+    """A logarithm with its standard deviation to two digits, and no more of its own than that: ``1.191 ± 0.016``."""
+    if not sd < 100.0:
+        return f"{nats(value, 0)} ± more than 100"
+    digits = max(1 - math.floor(math.log10(sd)), 1) if sd > 0.0 else 6
+    return f"{nats(value, digits)} ± {sd:.{digits}f}"
 
 
 def printable(text: str) -> str:
@@ -31,6 +40,13 @@ def one_line(text: str, most: int = 300) -> str:
     """Text of others within a sentence of ours: on one line, and not longer than ``most`` characters."""
     line = " ".join(printable(text[: 2 * most]).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def brief(message: str) -> str:
+    """What a failed run or an outage said, in one line: the first, and the last of what its program printed."""
+    first, *others = message.strip().splitlines() or ["no message"]
+    printed = [line.strip() for line in others if line.startswith("  ") and line.strip()]
+    return one_line(f"{first.rstrip('.')}: {printed[-1]}" if printed else first)
 
 
 def described(error: BaseException) -> str:

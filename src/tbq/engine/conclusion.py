@@ -6,11 +6,16 @@ import numpy as np
 
 from tbq.common.types import Array
 from tbq.engine import training
+from tbq.engine.climb import fails, hidden
+from tbq.engine.coarse import cost_ratio
 from tbq.engine.records import Conclusion, ErrorBudget, Stop
-from tbq.engine.stages import stage_record
+from tbq.engine.stages import stage_record, still_moving
 from tbq.engine.state import State
 from tbq.evidence.estimate import Assessment, assess
+from tbq.problem.evaluation import Status
 from tbq.surrogate import inflation
+
+_FEW_DRAWS = 500  # of the posterior, which tell how high it is believed to be
 
 
 def conclude(state: State) -> Conclusion:
@@ -25,6 +30,7 @@ def conclude(state: State) -> Conclusion:
         monte_carlo=known.of_quadrature,
         check=state.check_error,
         failures=_failure_error(state, known.z, known.weights),
+        unsettled=0.0 if state.stop is Stop.CONVERGED else _unsettled(state, known),
     )
     return Conclusion(
         prior=state.prior,
@@ -40,7 +46,16 @@ def conclude(state: State) -> Conclusion:
         notes=(state.memory.objection,) if state.memory.objection else (),
         weights=known.weights,
         squared_z=state.squared_z,
+        coarse=state.coarse,
+        coarse_cost=_coarse_cost(state),
     )
+
+
+def _coarse_cost(state: State) -> float:
+    """Of a coarse run, in fine ones; none where there is no coarse model."""
+    if state.likelihood is None or not state.likelihood.has_coarse:
+        return 0.0
+    return cost_ratio(state.likelihood, state.evaluations, state.coarse)
 
 
 def _surrogate_error(state: State, now: float) -> float:
@@ -56,6 +71,17 @@ def _last_seen(state: State) -> float:
     return float(np.sqrt(np.log1p(max(last, default=0.0) ** 2)))
 
 
+def _unsettled(state: State, known: Assessment) -> float:
+    """What a run that has not converged may still find: as much as lately, what it believes in, and what may hide."""
+    moved = still_moving(state.history, state.evaluations, known.log_evidence)
+    seen = max(e.log_likelihood for e in state.evaluations if e.status is Status.OK)
+    believed, _ = known.surrogate.log_likelihood(known.surrogate.at(known.draws[:_FEW_DRAWS]))
+    parts = [moved, max(float(np.mean(believed)) - seen, 0.0)]
+    if state.learned is not None and state.settings.surrogate == "log_likelihood":
+        parts.append(hidden(state, state.learned.surrogate))
+    return float(np.linalg.norm(parts))
+
+
 def _failure_error(state: State, z: Array, weights: Array) -> float:
     """−log of the posterior mass that is left without the part where runs are expected to fail."""
     if state.reach is None:
@@ -68,7 +94,8 @@ def _nothing(state: State, stop: Stop) -> Conclusion:
     """Of a run from which nothing could be learned: no number is made up."""
     errors = ErrorBudget(np.inf, np.inf, np.inf)
     none = np.empty((0, state.prior.dim))
-    return Conclusion(state.prior, None, np.nan, errors, none, state.evaluations, (), (), stop)
+    below = {"coarse": state.coarse, "coarse_cost": _coarse_cost(state)}
+    return Conclusion(state.prior, None, np.nan, errors, none, state.evaluations, (), (), stop, **below)  # type: ignore[arg-type]
 
 
 def assess_evidence(state: State, *, coarse: bool = False) -> Assessment:
@@ -89,4 +116,5 @@ def certain(state: State) -> bool:
         return True
     found, limit = state.assessment, tuning.part_limit * state.settings.tolerance[1]
     assert found is not None
-    return max(found.of_surrogate, found.of_hyperparameters) <= limit and found.of_quadrature <= tuning.poor_quadrature
+    differ = 0.0 if fails(state, found.suspect[None, :])[0] else found.of_hyperparameters  # or no run can tell
+    return max(found.of_surrogate, differ) <= limit and found.of_quadrature <= tuning.poor_quadrature

@@ -16,46 +16,75 @@ import numpy as np
 
 from tbq.acquisition import check_runs
 from tbq.common.randomness import stream
-from tbq.engine import training
+from tbq.engine import coarse, training
+from tbq.engine.climb import ascend, at_top, climb
 from tbq.engine.conclusion import assess_evidence, certain
-from tbq.engine.records import Stop
-from tbq.engine.stages import advance, ascend, measure
+from tbq.engine.records import Stop, Waypoint
+from tbq.engine.stages import measure
 from tbq.engine.state import State
-from tbq.problem.evaluation import Evaluation, Proposal, Status, without_penalties
-from tbq.surrogate import feasibility, inflation
+from tbq.problem.evaluation import Evaluation, Status, without_penalties
+from tbq.surrogate import feasibility, inflation, reduction
 from tbq.surrogate.protocol import Surrogate
+
+
+def collect(state: State, evaluations: Sequence[Evaluation]) -> State:
+    """Take in finished runs, and learn nothing."""
+    told = {e.id for e in evaluations}
+    # sorted, so that nothing depends on the order in which runs return
+    new = sorted((*state.evaluations, *(e for e in evaluations if e.level == "fine")), key=lambda e: e.id)
+    below = sorted((*state.coarse, *(e for e in evaluations if e.level == "coarse")), key=lambda e: e.id)
+    pending = tuple(p for p in state.pending if p.id not in told)
+    return replace(state, evaluations=without_penalties(new), coarse=tuple(below), pending=pending)
+
+
+def go_on(state: State, waypoint: Waypoint) -> State:
+    """The state after an update at which outputs were learned anew, of one that has its runs and learned nothing."""
+    memory = training.Memory(compared_at=waypoint.compared_at)
+    state = replace(state, memory=memory, squared_z=waypoint.squared_z, check_error=waypoint.check_error, check=None)
+    state = _climbed(replace(state, history=waypoint.history[:-1]), anew=True)
+    return coarse.planned(replace(state, satisfied=waypoint.satisfied, plan=state.plan[:0]))
 
 
 def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
     """Take in finished runs, learn from all runs so far, go on to the next stage, check or stop."""
-    told = {e.id for e in evaluations}
-    # sorted, so that nothing depends on the order in which runs return
-    done = without_penalties(sorted((*state.evaluations, *evaluations), key=lambda e: e.id))
-    pending = tuple(p for p in state.pending if p.id not in told)
+    before, told = state, {e.id for e in evaluations}
+    state = collect(state, evaluations)
+    done = state.evaluations
     if state.learned is not None:
         surrogate, gamma = state.learned.surrogate, state.learned.gamma
         fresh = [e for e in done if e.id in told]
-        new = inflation.squared_z(surrogate, gamma, state.prior, state.evaluations, fresh, state.settings.tuning)
+        new = inflation.squared_z(
+            surrogate, gamma, state.prior.simulated, before.evaluations, fresh, state.settings.tuning
+        )
         state = replace(state, squared_z=state.squared_z + new)
-    state = replace(state, evaluations=done, pending=pending)
+    if state.check is None or state.check.complete(done):
+        state = state if coarse.waiting(state) else coarse.with_partners(state)
+    if coarse.waiting(state):
+        return state
     if len(done) >= state.settings.n_initial:
-        state = _find_borders(state)
+        state = _find_borders(_judged_again(state))
         enough = sum(e.status is Status.OK for e in done) >= state.settings.tuning.fewest_runs
-        state = _learn(state) if enough else state
+        state = coarse.planned(_learn(state)) if enough else state
     if len(done) >= state.settings.tuning.hopeless_runs and all(e.status.is_failure for e in done):
         return replace(state, stop=Stop.NOTHING_LEARNED)
-    if state.stop is None and len(done) >= state.settings.max_evaluations:
+    if state.stop is None and len(done) >= state.settings.max_evaluations and not len(state.plan):
         return replace(state, stop=Stop.BUDGET if state.learned else Stop.NOTHING_LEARNED)
     return state
 
 
+def _judged_again(state: State) -> State:
+    """What coarse runs alone teach judges the last fine run again: it does not count as one more update."""
+    if not state.history or state.history[-1].n_evaluations < len(state.evaluations) or state.check is not None:
+        return state
+    return replace(state, history=state.history[:-1], satisfied=max(state.satisfied - 1, 0))
+
+
 def forget(state: State, ids: Collection[int]) -> State:
     """Failures that said nothing of theta are as if they had not been told: their points are out again."""
-    gone = [e for e in state.evaluations if e.id in ids]
-    back = [Proposal(e.id, e.theta, e.stage, e.origin, e.acquisition) for e in gone]
-    kept = tuple(e for e in state.evaluations if e.id not in ids)
+    back = [e.proposal for e in (*state.evaluations, *state.coarse) if e.id in ids]
+    kept, below = (tuple(e for e in runs if e.id not in ids) for runs in (state.evaluations, state.coarse))
     pending = tuple(sorted((*state.pending, *back), key=lambda p: p.id))
-    state = replace(state, evaluations=kept, pending=pending, stop=None)
+    state = replace(state, evaluations=kept, coarse=below, pending=pending, stop=None)
     return _find_borders(state) if kept else replace(state, border=None, reach=None)
 
 
@@ -63,24 +92,45 @@ def _learn(state: State) -> State:
     """Fit, assess, and go as far as the runs so far allow: through stages, to a check, to the end."""
     if state.check is not None and not state.check.complete(state.evaluations):
         return state
-    surrogate, memory = _fit(state)
-    state = replace(state, memory=memory, assessment=None)
     if state.check is not None:
-        return _conclude_check(state, state.check, surrogate)
-    if state.settings.surrogate == "outputs":
-        state = ascend(state, surrogate)
-    else:
-        state = measure(state, surrogate)
-        while state.satisfied >= state.settings.tuning.in_a_row and state.learned and state.learned.gamma < 1.0:
-            state = measure(advance(state), surrogate)
+        return _conclude_check(state, state.check)
+    state = _learned_outputs(state) if state.settings.surrogate == "outputs" else _learned_values(state)
+    assert state.learned is not None
+    surrogate, memory = state.learned.surrogate, state.memory
     if training.due_for_comparison(state.runs, memory):
         memory = replace(memory, compared_at=len(state.evaluations))
         state, rng = replace(state, memory=memory), stream(state.seed, "comparison", len(state.evaluations))
         if training.better_without_outputs(state.runs, memory, surrogate, state.population, rng):
             return _learn(_without_outputs(state))
-    if state.satisfied >= state.settings.tuning.in_a_row:
+    if at_top(state) and state.satisfied >= state.settings.tuning.in_a_row:
         state = replace(state, assessment=assess_evidence(state, coarse=_coarse(state)))
     return _end(state, surrogate) if state.assessment and certain(state) else state
+
+
+def _learned_values(state: State) -> State:
+    """Fit, and go on through as many stages as the runs allow."""
+    surrogate, memory = _fit(state)
+    return climb(replace(state, memory=memory, assessment=None), surrogate)
+
+
+def _learned_outputs(state: State) -> State:
+    """From the last hyperparameters and populations on; every few runs, and before the end, as if there were none."""
+    tuning = state.settings.tuning
+    due_at = max(state.anew_at + tuning.anew_every, tuning.anew_growth * state.anew_at)
+    due = state.learned is None or len(state.evaluations) >= due_at
+    updated = None if due else _climbed(state, anew=False)
+    return _climbed(state, anew=True) if updated is None or updated.satisfied >= tuning.in_a_row else updated
+
+
+def _climbed(state: State, *, anew: bool) -> State:
+    """Fit outputs and climb all stages; ``anew`` from nothing, so that whatever was lost on the way is found again."""
+    count = len(state.evaluations)
+    if anew:
+        state = replace(state, memory=replace(state.memory, outputs=reduction.Memory()), anew_at=count)
+        state = replace(state, anew_with=count + len(state.coarse))
+        state = _find_borders(replace(state, border=None, reach=None))
+    surrogate, memory = _fit(state)
+    return ascend(replace(state, memory=memory, assessment=None), surrogate, anew=anew)
 
 
 def _coarse(state: State) -> bool:
@@ -93,34 +143,39 @@ def _end(state: State, surrogate: Surrogate[Any]) -> State:
     runs = state.settings.check_runs
     if state.settings.surrogate == "outputs":
         memory = training.compare_with_values(state.runs, state.memory, surrogate, state.population)
-        state, runs = replace(state, memory=memory), max(4, state.prior.dim) if memory.objection else 0
+        state, runs = replace(state, memory=memory), max(4, state.prior.simulated.dim) if memory.objection else 0
     return _plan_check(state, runs) if runs else replace(state, stop=Stop.CONVERGED)
 
 
 def _without_outputs(state: State) -> State:
-    """Go on as a run that never saw the outputs."""
+    """Go on as a run that never saw the outputs, nor the noise parameters: its likelihoods are integrated over them."""
     assert state.settings.otherwise is not None
-    memory = replace(state.memory, objection=training.GAVE_UP)
-    population = (*state.past, state.population)[0]
-    state = replace(state, settings=state.settings.otherwise, memory=memory, population=population)
-    return replace(state, past=(), stages=(), satisfied=0, learned=None, squared_z=())
+    memory, prior = replace(state.memory, objection=training.GAVE_UP), state.prior.simulated
+    first = (*state.past, state.population)[0]
+    population = replace(first, z=first.z[:, : prior.dim])
+    state = replace(state, prior=prior, settings=state.settings.otherwise, memory=memory, population=population)
+    return replace(state, past=(), stages=(), satisfied=0, learned=None, squared_z=(), plan=state.plan[:0])
 
 
 def _plan_check(state: State, runs: int) -> State:
     settings, found = replace(state.settings, check_runs=runs), state.assessment
     assert found is not None
-    if settings.max_evaluations - len(state.evaluations) - len(state.pending) < runs:
+    if settings.max_evaluations - state.asked < runs:
         return state  # what is left of the budget cannot decide it
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
     check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     return replace(state, check=check)
 
 
-def _conclude_check(state: State, check: check_runs.Check, surrogate: Surrogate[Any]) -> State:
+def _conclude_check(state: State, check: check_runs.Check) -> State:
     """The check is complete: stop if it and the tolerance agree, or go on."""
     error, passed = check.error(state.evaluations), check.passed(state.evaluations)
     state = replace(state, check=None, check_error=error, satisfied=0)
-    state = ascend(state, surrogate) if state.settings.surrogate == "outputs" else measure(state, surrogate)
+    if state.settings.surrogate == "outputs":
+        state = _climbed(state, anew=True)
+    else:
+        surrogate, memory = _fit(state)
+        state = measure(replace(state, memory=memory, assessment=None), surrogate)
     if not passed or state.satisfied == 0 or state.learned is None or state.learned.gamma < 1.0:
         return replace(state, satisfied=0)
     state = replace(state, assessment=assess_evidence(state))
@@ -131,13 +186,14 @@ def _fit(state: State) -> tuple[Surrogate[Any], training.Memory]:
     """The surrogate of all runs so far, those that failed or found zero likelihood too."""
     gamma = state.learned.gamma if state.learned else 1e-6
     factor = inflation.inflation(state.settings.tuning, state.squared_z)
-    surrogate, memory = training.fit(state.runs, gamma, factor, state.memory)
+    frame = training.frame_of(state.population, state.prior)
+    surrogate, memory = training.fit(state.runs, gamma, factor, state.memory, frame)
     return state.informed(surrogate), memory
 
 
 def _find_borders(state: State) -> State:
     """Learn where runs find zero likelihood and where they fail, as soon as some did."""
-    z = state.prior.to_working(np.array([e.theta for e in state.evaluations]))
+    z = state.prior.simulated.to_working(np.array([e.theta for e in state.evaluations]))
     failed = np.array([e.status.is_failure for e in state.evaluations])
     zero = np.array([e.status is Status.INFEASIBLE for e in state.evaluations])
     border = feasibility.learn(z[~failed], ~zero[~failed], state.border)

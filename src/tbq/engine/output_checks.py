@@ -14,23 +14,22 @@ from tbq.common.types import Array
 from tbq.evidence import moments
 from tbq.evidence.population import Population
 from tbq.problem.tuning import Tuning
+from tbq.surrogate.feasibility import Bounded
 from tbq.surrogate.lognormal import LogNormal
-from tbq.surrogate.outputs import Outputs
 from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
-def rough(surrogate: Outputs, tuning: Tuning) -> str:
+def rough(surrogate: Any, tuning: Tuning) -> str:
     """A sentence on the output that is predicted worst from the other runs, where that is beyond chance; else ''.
 
     Runs far from the data, in some corner of the prior, do not count.
     """
-    worst, count = [], 0
-    for component in surrogate.components:
-        log_likelihood, _ = surrogate.log_likelihood(surrogate.at(component.gp.x))
-        near = log_likelihood > np.max(log_likelihood) - tuning.rough_depth
-        mean, variance = component.gp.leave_one_out()
-        worst.append(float(np.max((np.abs(component.gp.y - mean) / np.sqrt(variance))[near])))
-        count += int(near.sum())
+    batch = surrogate.batch
+    log_likelihood, _ = surrogate.log_likelihood(surrogate.at_runs())
+    near = log_likelihood > np.max(log_likelihood) - tuning.rough_depth
+    mean, variance = batch.leave_one_out()
+    off = np.abs(batch.values.y - mean) / np.sqrt(variance)  # nan where missing
+    worst, count = np.max(np.nan_to_num(off[:, near]), axis=1), int(batch.values.seen[:, near].sum())
     if max(worst) > np.sqrt(2.0 * np.log(2.0 * count)):  # the largest of so many normal values hardly exceeds this
         name = "Output" if len(worst) == len(surrogate.likelihood.observed) else "Principal component"
         return (
@@ -44,7 +43,7 @@ def rough(surrogate: Outputs, tuning: Tuning) -> str:
 
 def knows_better(
     values: LogNormal,
-    outputs: Outputs,
+    outputs: Surrogate[Any],
     log_likelihood: Array,
     population: Population,
     tuning: Tuning,
@@ -58,27 +57,47 @@ def knows_better(
     if np.sum(matters) < tuning.output_least_near:
         return False
     covs = []
-    for surrogate in (values, outputs):
+    for surrogate, log_terms, points in reversed(_both(outputs, values, population)):
         left_out = surrogate.left_out(values.gp.x)
         if left_out is None:
             return False
         mean, variance = left_out
         z = ((log_likelihood - mean) / np.sqrt(variance + tuning.inflation_floor**2))[matters]
-        points: Any = surrogate.at(population.z)
-        _, weights = moments.normalise(surrogate.log_mean(points, 1.0) + population.log_weights)
+        _, weights = moments.normalise(log_terms)
         index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, tuning.output_nodes, rng)
         cov = moments.evidence_cov(surrogate, points.take(index), node_weights)
         covs.append(cov * max(1.0, float(np.sqrt(np.mean(np.minimum(z**2, 100.0))))))
     return covs[0] < 0.5 * covs[1]
 
 
+def _both(
+    outputs: Surrogate[Any], values: Surrogate[Any], population: Population
+) -> list[tuple[Surrogate[Any], Array, Any]]:
+    """Each surrogate, the logarithms of its terms of the evidence, and its points of the population.
+
+    Log-likelihoods are integrated over noise parameters; the population has them as the outputs do, given the others.
+    """
+    points, d = outputs.at(population.z), _runs_dim(values)
+    terms = outputs.log_mean(points, 1.0) + population.log_weights
+    z = population.z[:, :d]
+    plain = values.at(z)
+    without = population.log_weights if d == population.z.shape[1] else terms - outputs.log_mean(outputs.at(z), 1.0)
+    return [(outputs, terms, points), (values, values.log_mean(plain, 1.0) + without, plain)]
+
+
+def _runs_dim(values: Surrogate[Any]) -> int:
+    """Parameters of the runs."""
+    inner = values.inner if isinstance(values, Bounded) else values
+    assert isinstance(inner, LogNormal)
+    return inner.gp.x.shape[1]
+
+
 def contradicted(outputs: Surrogate[Any], values: Surrogate[Any], population: Population, tuning: Tuning) -> str:
     """A sentence where both surrogates are sure of the evidence and do not agree on it; else ''."""
     logs: list[float] = []
     covs: list[float] = []
-    for surrogate in (outputs, values):
-        points = surrogate.at(population.z)
-        log_evidence, weights = moments.normalise(surrogate.log_mean(points, 1.0) + population.log_weights)
+    for surrogate, log_terms, points in _both(outputs, values, population):
+        log_evidence, weights = moments.normalise(log_terms)
         logs.append(log_evidence)
         covs.append(moments.evidence_cov_bound(surrogate, points, weights, 1.0, SPREAD_CLIP))
     gap = abs(logs[0] - logs[1])

@@ -10,16 +10,19 @@ import numpy as np
 from tbq.acquisition import exploration, search
 from tbq.acquisition.functions import named
 from tbq.common.randomness import stream
+from tbq.engine import coarse
 from tbq.engine.state import Learned, State
 from tbq.problem.evaluation import Proposal
 
 
 def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
     """Up to ``n`` points to run next (fewer at the end of the budget), remembered as pending."""
-    n = min(n, state.settings.max_evaluations - len(state.evaluations) - len(state.pending))
-    if state.stop is not None or n <= 0:
+    if state.stop is None and (few := coarse.proposals(state, n)):
+        return remember(state, few), few
+    n = min(n, state.settings.max_evaluations - state.asked)
+    if state.stop is not None or n <= 0 or (state.learned is not None and state.coarse_out):
         return state, []
-    from_design = min(n, max(state.settings.n_initial - state.next_id, 0))
+    from_design = min(n, max(state.settings.n_initial - state.asked, 0))
     if from_design or state.learned is None:
         proposals = _design_points(state, from_design or n)
     elif state.check is not None:
@@ -31,24 +34,38 @@ def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
 
 def remember(state: State, proposals: Sequence[Proposal]) -> State:
     """All that proposing changes: the points are out."""
-    return replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals))
+    left = state.plan[sum(p.level == "coarse" for p in proposals) :]
+    return replace(state, pending=(*state.pending, *proposals), next_id=state.next_id + len(proposals), plan=left)
+
+
+def due(state: State) -> int:
+    """Points that are known beforehand: of the initial designs, and coarse runs that were decided on."""
+    return max(state.settings.n_initial - state.asked, 0) + coarse.design_left(state) + len(state.plan)
 
 
 def _design_points(state: State, n: int) -> list[Proposal]:
     """The next points of the initial design; more follow where it gave too few successes, near those there were."""
     size = state.settings.n_initial
-    round_, position = divmod(state.next_id, size)
+    round_, position = divmod(state.asked, size)
     n = min(n, size - position)
-    theta = state.prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
+    prior = state.prior.simulated
+    theta = prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
     if regions := state.regions:
-        theta = exploration.promising(state.prior, regions, n, stream(state.seed, "few", state.next_id))
+        theta = exploration.promising(prior, regions, n, stream(state.seed, "few", state.next_id))
     return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
+
+
+def _is_lost(state: State, learned: Learned) -> bool:
+    """Whether a run should find out where the posterior is: every second one, where there are many parameters."""
+    settings, tuning = state.settings, state.settings.tuning
+    many = settings.surrogate == "outputs" and state.prior.simulated.dim >= tuning.lost_from
+    return many and learned.cov > tuning.lost and state.next_id % 2 == 0
 
 
 def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     """Points chosen one by one, each as if those before it and those still out had returned their predicted means."""
-    prior, settings = state.prior, state.settings
-    assumed = list(prior.to_working(np.array([p.theta for p in state.pending]).reshape(-1, prior.dim)))
+    prior, settings = state.prior.simulated, state.settings
+    assumed = list(prior.to_working(np.array([p.theta for p in state.out]).reshape(-1, prior.dim)))
     known = prior.to_working(np.array([e.theta for e in state.evaluations]))
     target, domain = learned.target, search.domain_of(prior)
     for z in assumed:
@@ -56,15 +73,21 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     proposals = []
     for i, function in enumerate(named(settings.acquisition, n)):
         aim, candidates, climb, number = target, learned.candidates, settings.climb, state.next_id + i
-        if state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
+        if state.doubt is not None and i == 0:
+            candidates, climb = state.doubt[None, :], False
+        elif state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
             aim, candidates = exploration.unsettled(state.assessment, settings.tuning)
+            climb = climb and len(candidates) > 1  # the very point where another surrogate differs
         elif settings.tuning.explore_every and number % settings.tuning.explore_every == 0:
             turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
-            aim, candidates = exploration.exploration(turn, *populations, target.surrogate, prior, settings, rng)
+            aim, candidates = exploration.exploration(turn, *populations, target.surrogate, state.prior, settings, rng)
+        elif i == 0 and _is_lost(state, learned):
+            found = exploration.most_probable(target.surrogate, state.population.z[:, : prior.dim], known, prior)
+            candidates, climb = found, False
         all_known = np.vstack([known, *(z[None, :] for z in assumed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
-        choice = search.choose(function, aim, candidates, all_known, domain, climb=climb)
+        choice = search.choose(function, aim, candidates[:, : prior.dim], all_known, domain, climb=climb)
         assumed.append(choice.z)
         if i + 1 < n:
             target = target.conditioned(choice.z)

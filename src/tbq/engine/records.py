@@ -34,10 +34,12 @@ class ErrorBudget:
     monte_carlo: float  # what the quadrature misses
     check: float = 0.0  # the surrogate's again, as the last check runs found it
     failures: float = 0.0  # mass around runs that failed, as the surrogate expects it from their neighbours
+    unsettled: float = 0.0  # by how much the evidence still moved, where the run had not converged
 
     @property
     def total(self) -> float:
-        parts = (max(self.surrogate, self.check), self.hyperparameters, self.monte_carlo, self.failures)
+        of_surrogate = max(self.surrogate, self.check)
+        parts = (of_surrogate, self.hyperparameters, self.monte_carlo, self.failures, self.unsettled)
         return float(np.sqrt(np.sum(np.square(parts))))
 
 
@@ -67,6 +69,21 @@ class Record:
     cov: float
     bound: float
     model: str
+    error: float  # standard deviation of the final log-evidence, as far as it could be told then
+
+
+@dataclass(frozen=True)
+class Waypoint:
+    """All that carries over from before an update at which outputs were learned anew, apart from the runs.
+
+    A replay can go on from here: whatever else the state has follows from the runs.
+    """
+
+    history: tuple[Record, ...]
+    squared_z: tuple[float, ...]
+    satisfied: int
+    compared_at: int  # runs when outputs were last compared with log-likelihoods
+    check_error: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,8 @@ class Conclusion:
     notes: tuple[str, ...] = ()  # what speaks against the surrogate
     weights: Array = field(default_factory=lambda: np.empty(0))  # (m,) of the points that the evidence was taken over
     squared_z: tuple[float, ...] = ()  # squared z-scores of runs that mattered, predicted before they were made
+    coarse: tuple[Evaluation, ...] = ()  # runs of a coarse model, where there is one
+    coarse_cost: float = 0.0  # of one of them, in fine runs
 
     @property
     def log_evidence_sd(self) -> float:
@@ -107,6 +126,17 @@ class Conclusion:
     @property
     def n_evaluations(self) -> int:
         return len(self.evaluations)
+
+    @property
+    def n_coarse(self) -> int:
+        """Runs of the coarse model."""
+        return len(self.coarse)
+
+    @property
+    def cost(self) -> float:
+        """Of all runs, in fine ones; those of a warm start do not count."""
+        made = [sum(e.origin != "earlier" for e in runs) for runs in (self.evaluations, self.coarse)]
+        return made[0] + self.coarse_cost * made[1]
 
     @property
     def converged(self) -> bool:

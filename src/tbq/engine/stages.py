@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,20 +17,24 @@ from tbq.evidence import moments, tempering
 from tbq.evidence.moves import Moved
 from tbq.evidence.population import Population, follow
 from tbq.evidence.target import Target
+from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.settings import Settings
 from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
+_SETTLED = 0.5  # of the runs, since when an evidence that did not move has settled
 
-def measure(state: State, surrogate: Surrogate[Any]) -> State:
-    """Choose γ, measure the tempered evidence and its coefficient of variation, test for the end of the stage."""
+
+def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_the_way: bool = False) -> State:
+    """Choose γ, measure the tempered evidence and its coefficient of variation, test for the end of the stage.
+
+    ``points`` is the population as the surrogate sees it, where that is known. A stage with γ < 1 ``on_the_way`` of a
+    climb is not searched: it has no candidates.
+    """
     settings, population = state.settings, state.population
     count, stage = len(state.evaluations), len(state.past) + 1
-    points = surrogate.at(population.z)
-
-    def log_terms(gamma: float) -> Array:
-        return surrogate.log_mean(points, gamma) + population.log_weights
-
-    gamma = _choose_gamma(state, log_terms)
+    points = surrogate.at(population.z) if points is None else points
+    log_terms = log_terms_of(surrogate, points, population)
+    gamma = choose_gamma(state, log_terms)
     log_evidence, weights = moments.normalise(log_terms(gamma))
     rng = stream(state.seed, "nodes", 1000 * count + stage)
     index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
@@ -41,13 +45,28 @@ def measure(state: State, surrogate: Surrogate[Any]) -> State:
     weight = _search_weight(state)
     target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)
     met = _within(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
-    record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description)
+    moving = still_moving(state.history, state.evaluations, log_evidence)
+    error = float(np.hypot(np.sqrt(np.log1p(cov**2)), moving))
+    record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description, error)
+    candidates = population.z[:0] if on_the_way and gamma < 1.0 else _screen(state, target, points)
+    search = replace(target, log_prior=state.prior.simulated.log_density_working)  # of runs, which have no noise
     return replace(
         state,
-        learned=Learned(stage, surrogate, target, _screen(state, target, points), weights, log_evidence, cov, bound),
+        learned=Learned(stage, surrogate, search, candidates, weights, log_evidence, cov, bound),
         satisfied=state.satisfied + 1 if met else 0,
         history=(*state.history, record),
     )
+
+
+def still_moving(history: Sequence[Record], evaluations: Sequence[Evaluation], log_evidence: float) -> float:
+    """By how many nats the evidence and the best run moved over the last half of the runs: so may they again."""
+    count = len(evaluations)
+    since = _SETTLED * count
+    moved = max((abs(r.log_evidence - log_evidence) for r in history if r.n_evaluations >= since), default=0.0)
+    values = [e.log_likelihood if e.status is Status.OK else -np.inf for e in evaluations]
+    before = max(values[: int(since)], default=-np.inf)
+    gain = max(values, default=-np.inf) - before if np.isfinite(before) else 0.0
+    return float(np.hypot(moved, gain))
 
 
 def _within(settings: Settings, cov: float, bound: float, tolerance: float) -> bool:
@@ -57,19 +76,35 @@ def _within(settings: Settings, cov: float, bound: float, tolerance: float) -> b
     return cov <= tolerance
 
 
-def ascend(state: State, surrogate: Surrogate[Any]) -> State:
-    """All stages at once and anew from the prior's population: a mode that the last surrogate hid is found again."""
-    satisfied, history = state.satisfied, state.history
-    prior = (*state.past, state.population)[0]
-    state = measure(replace(state, population=prior, past=(), stages=()), surrogate)
-    while state.learned and state.learned.gamma < 1.0 and len(state.past) < state.settings.tuning.most_stages:
-        state = measure(advance(state), surrogate)
-    satisfied = satisfied + 1 if state.satisfied and state.learned and state.learned.gamma == 1.0 else 0
-    return replace(state, satisfied=satisfied, history=(*history, state.history[-1]))
+def log_terms_of(surrogate: Surrogate[Any], points: Any, population: Population) -> Callable[[float], Array]:
+    """log of the terms whose sum is the tempered evidence, as a function of γ."""
+    return lambda gamma: surrogate.log_mean(points, gamma) + population.log_weights
 
 
-def advance(state: State) -> State:
-    """End the stage: move its population to the tempered posterior just learned, and record what it found."""
+def enlarged(state: State) -> State:
+    """The last population at full size, where it is a small one: moved once more at the same γ."""
+    small, settings = state.population, state.settings
+    if len(small.z) >= settings.population or small.surrogate is None:
+        return state
+    rng = stream(state.seed, "enlarge", 1000 * len(state.evaluations) + len(state.past))
+    population, _ = follow(
+        small,
+        small.surrogate,
+        small.gamma,
+        state.prior,
+        size=settings.population,
+        steps=settings.chain_length,
+        prior_fraction=settings.tuning.prior_fraction,
+        rng=rng,
+    )
+    return replace(state, population=population)
+
+
+def advance(state: State, most: int | None = None) -> State:
+    """End the stage: move its population to the tempered posterior just learned, and record what it found.
+
+    The new one has at most so many points.
+    """
     settings, learned = state.settings, state.learned
     assert learned is not None
     number = len(state.past) + 1  # of the stage; with outputs each is climbed again after every run
@@ -80,7 +115,7 @@ def advance(state: State) -> State:
         learned.surrogate,
         learned.gamma,
         state.prior,
-        size=settings.population,
+        size=min(settings.population, most or settings.population),
         steps=settings.chain_length,
         prior_fraction=settings.tuning.prior_fraction,
         rng=stream(state.seed, "move", number),
@@ -113,7 +148,7 @@ def stage_record(state: State, population: Population, moved: Moved) -> Stage:
     )
 
 
-def _choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
+def choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
     limit, fraction = state.settings.temper_cov, state.population.prior_fraction
     if np.isinf(limit):
         return 1.0

@@ -11,11 +11,12 @@ from tbq.acquisition import check_runs
 from tbq.common.randomness import stream
 from tbq.common.types import Array
 from tbq.engine import training
-from tbq.engine.records import Record, Stage, Stop
+from tbq.engine.records import Record, Stage, Stop, Waypoint
 from tbq.evidence.estimate import Assessment
 from tbq.evidence.population import Population
 from tbq.evidence.target import Target
 from tbq.problem.evaluation import Evaluation, Proposal
+from tbq.problem.joint_prior import joint
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
@@ -30,7 +31,7 @@ class Learned:
     stage: int
     surrogate: Surrogate[Any]
     target: Target
-    candidates: Array  # (m, d) points to rank, in working coordinates
+    candidates: Array  # (m, d) points of the population to rank, in working coordinates
     weights: Array  # (n,) of the population, at γ
     log_evidence: float  # of the tempered posterior
     cov: float
@@ -45,24 +46,30 @@ class Learned:
 class State:
     """All that a run is, between two calls."""
 
-    prior: Prior
+    prior: Prior  # of all parameters; runs, and the search for them, are of ``prior.simulated``
     settings: Settings
     seed: int
     population: Population
     likelihood: GaussianLikelihood | None = None  # the data, where outputs can be learned
     past: tuple[Population, ...] = ()
-    evaluations: tuple[Evaluation, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()  # of the fine model, where there is a coarse one
+    coarse: tuple[Evaluation, ...] = ()
+    plan: Array = field(default_factory=lambda: np.empty((0, 0)))  # (n, d) coarse runs that were decided on
     pending: tuple[Proposal, ...] = ()
     next_id: int = 0
     memory: training.Memory = field(default_factory=training.Memory)
     border: feasibility.Region | None = None  # of zero likelihood, once a run found it
     reach: feasibility.Region | None = None  # where runs do not fail, once one did
     learned: Learned | None = None
+    anew_at: int = 0  # runs when outputs were last learned anew, as if nothing had been learned before
+    anew_with: int = 0  # the same, coarse runs counted
     satisfied: int = 0
     assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
     check: check_runs.Check | None = None  # under way: the runs that decide whether to believe the surrogate
     check_error: float = 0.0  # of the log-evidence, as the last check found it
     squared_z: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
+    doubt: Array | None = None  # (d,): where much evidence may have been overlooked, to be run next
+    doubts: int = 0  # such runs since one of them changed anything
     stages: tuple[Stage, ...] = ()
     history: tuple[Record, ...] = ()
     stop: Stop | None = None
@@ -70,7 +77,22 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood)
+        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse)
+
+    @property
+    def coarse_out(self) -> tuple[Proposal, ...]:
+        """Coarse runs that have not returned."""
+        return tuple(p for p in self.pending if p.level == "coarse")
+
+    @property
+    def out(self) -> tuple[Proposal, ...]:
+        """Fine runs that have not returned."""
+        return tuple(p for p in self.pending if p.level == "fine")
+
+    @property
+    def asked(self) -> int:
+        """Fine runs that were asked for."""
+        return len(self.evaluations) + len(self.out)
 
     def informed(self, surrogate: Surrogate[Any]) -> Surrogate[Any]:
         """A surrogate of the successful runs with what the others tell.
@@ -80,8 +102,16 @@ class State:
         """
         for e in self.evaluations:
             if e.status.is_failure:
-                surrogate = surrogate.condition_on_mean(self.prior.to_working(e.theta[None, :])[0])
+                surrogate = surrogate.condition_on_mean(self.prior.simulated.to_working(e.theta[None, :])[0])
         return surrogate if self.border is None else feasibility.Bounded(surrogate, self.border)
+
+    @property
+    def waypoint(self) -> Waypoint | None:
+        """What a replay can go on from; None where more carries over than that."""
+        anew = self.settings.surrogate == "outputs" and self.anew_with == len(self.evaluations) + len(self.coarse)
+        if self.learned is None or not anew or self.check or self.assessment or self.stop:
+            return None
+        return Waypoint(self.history, self.squared_z, self.satisfied, self.memory.compared_at, self.check_error)
 
     @property
     def regions(self) -> list[feasibility.Region]:
@@ -90,7 +120,9 @@ class State:
 
 
 def init(prior: Prior, settings: Settings, seed: int, likelihood: GaussianLikelihood | None = None) -> State:
-    """A run that has seen nothing yet."""
+    """A run that has seen nothing yet. Log-likelihoods are learned with the noise parameters integrated over."""
+    learned = likelihood if settings.surrogate == "outputs" else None
+    prior = joint(prior, None if learned is None else learned.noise_prior)
     theta = prior.sample(settings.population, stream(seed, "population"), settings.tuning.design)
     population = Population(prior.to_working(theta), np.zeros(settings.population))
     return State(prior, settings, seed, population, likelihood)

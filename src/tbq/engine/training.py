@@ -10,14 +10,18 @@ import numpy as np
 from tbq.common.types import Array
 from tbq.engine import output_checks
 from tbq.evidence.population import Population
+from tbq.gp.kernels import KernelChoice
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
-from tbq.surrogate import inflation, reduction, selection
+from tbq.problem.tuning import Tuning
+from tbq.surrogate import inflation, levels, noisy_reduction, reduction, selection
+from tbq.surrogate.data import Data
 from tbq.surrogate.feasibility import Bounded
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.protocol import Surrogate
+from tbq.surrogate.warp import Frame
 
 GAVE_UP = "The outputs are rough: the log-likelihoods were learned instead, which tell more of the evidence."
 
@@ -30,6 +34,7 @@ class Runs:
     prior: Prior
     settings: Settings
     likelihood: GaussianLikelihood | None  # the data, where outputs can be learned
+    coarse: tuple[Evaluation, ...] = ()  # of a coarse model
 
 
 @dataclass(frozen=True)
@@ -42,25 +47,62 @@ class Memory:
     compared_at: int = 0  # runs when outputs were last compared with log-likelihoods
 
 
-def fit(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[Surrogate[Any], Memory]:
+def fit(runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame) -> tuple[Surrogate[Any], Memory]:
     """The surrogate that all runs so far make, and what the next fit should know of it."""
     if runs.settings.surrogate == "log_likelihood":
-        return fit_values(runs, gamma, inflation, memory)
+        return fit_values(runs, gamma, inflation, memory, frame)
     assert runs.likelihood is not None
     seen = [e for e in runs.evaluations if e.outputs is not None]
-    z = runs.prior.to_working(np.array([e.theta for e in seen]))
+    z = runs.prior.simulated.to_working(np.array([e.theta for e in seen]))
     outputs = np.array([e.outputs for e in seen])
     kernel, tuning = runs.settings.kernel, runs.settings.tuning
-    surrogate, remembered = reduction.fit(z, outputs, runs.likelihood, runs.prior, kernel, memory.outputs, tuning)
+    surrogate, remembered = learned_outputs(
+        z, outputs, runs.likelihood, runs.prior, kernel, memory.outputs, tuning, coarse_of(runs)
+    )
     surrogate = replace(surrogate, inflation=inflation)
     return surrogate, replace(memory, outputs=remembered, objection=output_checks.rough(surrogate, tuning))
 
 
-def fit_values(runs: Runs, gamma: float, inflation: float, memory: Memory) -> tuple[LogNormal, Memory]:
+def learned_outputs(
+    z: Array,
+    outputs: Array,
+    likelihood: GaussianLikelihood,
+    prior: Prior,
+    kernel: KernelChoice,
+    memory: reduction.Memory,
+    tuning: Tuning,
+    coarse: levels.Coarse | None = None,
+) -> tuple[Any, reduction.Memory]:
+    """A surrogate of outputs, whatever is known of the noise, with a coarse model where there is one."""
+    if likelihood.noise_model is not None:
+        return noisy_reduction.fit(z, outputs, likelihood, prior, kernel, memory, tuning, coarse)
+    if coarse is not None:
+        return levels.fit(z, outputs, coarse, likelihood, prior, kernel, memory, tuning)
+    return reduction.fit(z, outputs, likelihood, prior, kernel, memory, tuning)
+
+
+def coarse_of(runs: Runs) -> levels.Coarse | None:
+    """What the coarse model returned; None where that is too little to learn from."""
+    seen = [e for e in runs.coarse if e.outputs is not None and np.isfinite(e.outputs).any()]
+    complete = sum(bool(np.isfinite(e.outputs).all()) for e in seen if e.outputs is not None)
+    if complete < runs.settings.tuning.fewest_runs:
+        return None
+    z = runs.prior.simulated.to_working(np.array([e.theta for e in seen]))
+    return levels.Coarse(z, np.array([e.outputs for e in seen]))
+
+
+def fit_values(
+    runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame | None
+) -> tuple[LogNormal, Memory]:
     """A surrogate of the log-likelihoods."""
-    surrogate, values = selection.fit(*_values(runs), runs.settings.kernel, gamma, memory.values, runs.settings.tuning)
+    surrogate, values = selection.fit(_data(runs, gamma, frame), runs.settings.kernel, memory.values)
     surrogate = replace(surrogate, cap=runs.settings.tuning.mean_cap, inflation=inflation)
     return surrogate, replace(memory, values=values)
+
+
+def frame_of(population: Population, prior: Prior) -> Frame:
+    """The coordinates of a population in the simulator's parameters, which come first."""
+    return Frame.of(population.moved[:, : prior.simulated.dim])
 
 
 def deflated(surrogate: Surrogate[Any], deflation: float) -> Surrogate[Any]:
@@ -74,16 +116,17 @@ def rivals(runs: Runs, gamma: float, deflation: float, memory: Memory) -> list[t
     """Other surrogates of the log-likelihoods that the same runs make plausible, with the nats that they are behind."""
     if runs.settings.surrogate == "outputs":
         return []
-    found = selection.rivals(*_values(runs), gamma, memory.values, runs.settings.tuning)
+    found = selection.rivals(_data(runs, gamma, memory.values.frame), memory.values)
     return [(replace(s, cap=runs.settings.tuning.mean_cap, deflation=deflation), behind) for s, behind in found]
 
 
-def _values(runs: Runs) -> tuple[Array, Array, Array]:
+def _data(runs: Runs, gamma: float, frame: Frame | None) -> Data:
     """Points, log-likelihoods and what is taken for their noise."""
     good = [e for e in runs.evaluations if e.status is Status.OK]
     y = np.array([e.log_likelihood for e in good])
-    z = runs.prior.to_working(np.array([e.theta for e in good]))
-    return z, y, np.full(len(y), runs.settings.tuning.noise_sd**2)
+    z = runs.prior.simulated.to_working(np.array([e.theta for e in good]))
+    tuning = runs.settings.tuning
+    return Data(z, y, np.full(len(y), tuning.noise_sd**2), gamma, frame, tuning)
 
 
 def due_for_comparison(runs: Runs, memory: Memory) -> bool:
@@ -101,7 +144,8 @@ def better_without_outputs(
     """Whether the log-likelihoods of the same runs say more of the evidence, as with rough outputs."""
     otherwise = runs.settings.otherwise
     assert otherwise is not None
-    values, _ = fit_values(replace(runs, settings=otherwise), 1.0, inflation.inflation(otherwise.tuning, ()), memory)
+    factor = inflation.inflation(otherwise.tuning, ())
+    values, _ = fit_values(replace(runs, settings=otherwise), 1.0, factor, memory, frame_of(population, runs.prior))
     log_likelihood = np.array([e.log_likelihood for e in runs.evaluations])
     return output_checks.knows_better(values, surrogate, log_likelihood, population, runs.settings.tuning, rng)
 
@@ -111,5 +155,6 @@ def compare_with_values(runs: Runs, memory: Memory, surrogate: Surrogate[Any], p
     if memory.objection or any(e.status is Status.INFEASIBLE for e in runs.evaluations):  # they do not know its border
         return memory
     tuning = runs.settings.tuning
-    values, memory = fit_values(runs, 1.0, inflation.inflation(tuning, ()), memory)
+    factor = inflation.inflation(tuning, ())
+    values, _ = fit_values(runs, 1.0, factor, memory, frame_of(population, runs.prior))
     return replace(memory, objection=output_checks.contradicted(surrogate, values, population, tuning))

@@ -121,7 +121,8 @@ def _aim(
     index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, settings.tuning.nodes, rng)
     nodes = points.take(index)
     cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=SPREAD_CLIP)
-    target = Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, prior.log_density_working)
+    log_prior = prior.simulated.log_density_working
+    target = Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, log_prior)
     return target, float(np.sqrt(np.log1p(cov**2)))
 
 
@@ -129,7 +130,7 @@ def draw_posterior(
     population: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
 ) -> tuple[Population, Moved]:
     """Draws of the posterior itself: γ = 1 even where the budget ran out before, none of the prior's own points."""
-    size, steps = settings.population, settings.chain_length
+    size, steps = settings.population, settings.final_chain(prior.dim)
     return follow(population, surrogate, 1.0, prior, size=size, steps=steps, prior_fraction=0.0, rng=rng)
 
 
@@ -147,12 +148,14 @@ def _importance_rule(
     rule do better, and the final mixture is fitted to those. Where the first one's error is ``enough``, it is taken.
     """
     low, high = prior.working_bounds
-    tuning = settings.tuning
+    tuning, freedom = settings.tuning, importance.FREEDOM
+    if settings.surrogate == "outputs":  # in many dimensions most points of heavy tails lie far out
+        freedom = max(freedom, 2.0 * prior.dim)
     pilots = [
         _weighted_draws(mixture, surrogate, prior, tuning.pilot_points, rng)
         for mixture in (
             importance.fit_mixture(posterior, low, high, rng),
-            importance.fit_student_mixture(posterior, rng),
+            importance.fit_student_mixture(posterior, rng, freedom),
         )
     ]
     kind = int(np.argmin([pilot.sd for pilot, _, _ in pilots]))
@@ -160,7 +163,8 @@ def _importance_rule(
     if rule.sd < enough:
         return rule, points
     draws = rule.z[moments.systematic_resample(weights, len(posterior), rng)]
-    mixture = importance.fit_student_mixture(draws, rng) if kind else importance.fit_mixture(draws, low, high, rng)
+    student = importance.fit_student_mixture(draws, rng, freedom) if kind else None
+    mixture = student or importance.fit_mixture(draws, low, high, rng)
     size = tuning.importance_points
     while size <= tuning.most_importance_points:
         rule, points, _ = _weighted_draws(mixture, surrogate, prior, size, rng)

@@ -27,7 +27,7 @@ _FIT_DRAWS = 4000
 _BINS = 8  # per coordinate, of the estimate of mutual information
 _DEPENDENT = 0.03  # nats of it that make two coordinates dependent
 PRIOR_FRACTION = 0.1
-_FREEDOM = 8.0  # degrees of the Student-t densities
+FREEDOM = 8.0  # degrees of the Student-t densities where there are few parameters
 _STUDENT_INFLATION = 1.05
 _EM_STEPS = 60  # at most; a fit that has not fully converged is as good a proposal
 _EM_GAIN = 1e-3  # gain in mean log-density per step below which the fit ends
@@ -89,6 +89,12 @@ class Mixture:
             y[:, block.columns] = block.sample(n, rng)
         return np.column_stack([m.from_normal(y[:, i]) for i, m in enumerate(self.margins)])
 
+    def marginal(self, d: int) -> Mixture:
+        """That of the first so many coordinates."""
+        kept = [(block, np.flatnonzero(block.columns < d)) for block in self.blocks]
+        blocks = [Block(b.columns[i], b.weights, b.means[:, i], _factor_of(b.factors, i)) for b, i in kept if len(i)]
+        return Mixture(self.margins[:d], tuple(blocks))
+
     def log_density(self, z: Array) -> Array:
         mapped = [m.to_normal(z[:, i]) for i, m in enumerate(self.margins)]
         y = np.column_stack([a for a, _ in mapped])
@@ -102,12 +108,13 @@ class StudentMixture:
     weights: Array  # (K,)
     means: Array  # (K, d)
     factors: Array  # (K, d, d)
+    freedom: float  # degrees
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         d = self.means.shape[1]
         u = np.clip(qmc.Sobol(d + 2, rng=rng).random_base2(int(np.ceil(np.log2(n))))[:n], 1e-12, 1.0 - 1e-12)
         component = np.minimum(np.searchsorted(np.cumsum(self.weights), u[:, 0]), len(self.weights) - 1)
-        heavy = np.sqrt(_FREEDOM / special.chdtri(_FREEDOM, u[:, 1]))
+        heavy = np.sqrt(self.freedom / special.chdtri(self.freedom, u[:, 1]))
         noise = special.ndtri(u[:, 2:]) * heavy[:, None]
         order = rng.permutation(n)  # systematic resampling of a Sobol sequence would see its pattern
         component, noise = component[order], noise[order]
@@ -117,10 +124,10 @@ class StudentMixture:
         d, parts = self.means.shape[1], []
         for weight, mean, factor in zip(self.weights, self.means, self.factors, strict=True):
             white = linalg.solve_triangular(factor, (z - mean).T, lower=True, check_finite=False)
-            tail = 0.5 * (_FREEDOM + d) * np.log1p(np.sum(white**2, axis=0) / _FREEDOM)
+            tail = 0.5 * (self.freedom + d) * np.log1p(np.sum(white**2, axis=0) / self.freedom)
             parts.append(np.log(weight + 1e-300) - np.log(np.diag(factor)).sum() - tail)
-        constant = special.gammaln(0.5 * (_FREEDOM + d)) - special.gammaln(0.5 * _FREEDOM)
-        return np.asarray(special.logsumexp(parts, axis=0)) + constant - 0.5 * d * np.log(_FREEDOM * np.pi)
+        constant = special.gammaln(0.5 * (self.freedom + d)) - special.gammaln(0.5 * self.freedom)
+        return np.asarray(special.logsumexp(parts, axis=0)) + constant - 0.5 * d * np.log(self.freedom * np.pi)
 
 
 @dataclass(frozen=True)
@@ -146,8 +153,8 @@ def fit_mixture(z: Array, low: Array, high: Array, rng: np.random.Generator) -> 
     return Mixture(margins, tuple(_fit_block(y, columns) for columns in dependent_blocks(y)))
 
 
-def fit_student_mixture(z: Array, rng: np.random.Generator) -> StudentMixture:
-    """Student-t densities around the draws; their number is chosen by the draws left out."""
+def fit_student_mixture(z: Array, rng: np.random.Generator, freedom: float = FREEDOM) -> StudentMixture:
+    """Student-t densities of so many degrees around the draws; their number is chosen by the draws left out."""
     z = np.unique(z, axis=0)
     z = z[rng.permutation(len(z))[:_FIT_DRAWS]]
     mean = z.mean(axis=0)
@@ -155,7 +162,13 @@ def fit_student_mixture(z: Array, rng: np.random.Generator) -> StudentMixture:
     root = linalg.cholesky(away.T @ away / max(len(z) - 1, 1) + 1e-12 * np.eye(z.shape[1]), lower=True)
     block = _fit_block(linalg.solve_triangular(root, away.T, lower=True).T, np.arange(z.shape[1]), 1e-6)
     factors = np.einsum("ij,kjl->kil", root, block.factors / _INFLATION * _STUDENT_INFLATION)
-    return StudentMixture(block.weights, mean + block.means @ root.T, factors)
+    return StudentMixture(block.weights, mean + block.means @ root.T, factors, freedom)
+
+
+def _factor_of(factors: Array, index: IntArray) -> Array:
+    """Cholesky factors of the covariances of some coordinates, from those of all."""
+    covariances = factors @ np.swapaxes(factors, 1, 2)
+    return np.asarray(np.linalg.cholesky(covariances[:, index[:, None], index]), dtype=float)
 
 
 def dependent_blocks(y: Array) -> list[IntArray]:

@@ -13,6 +13,7 @@ from tbq.common.types import Array, IntArray
 from tbq.surrogate.protocol import P, Surrogate
 
 _LARGEST_LOG_RATIO = 600.0  # exp of it is finite; a surrogate with such a spread has not converged anyway
+_FEWEST_TAIL = 5  # weights from which a tail can be told
 _PLACEMENT_CAP = 2.0  # nodes are placed for the variance too, but not beyond this many nats of spread
 
 
@@ -87,3 +88,24 @@ def systematic_resample(weights: Array, n: int, rng: np.random.Generator) -> Int
     edges = np.cumsum(weights)
     positions = (rng.random() + np.arange(n)) / n * edges[-1]
     return np.minimum(np.searchsorted(edges, positions, side="right"), len(weights) - 1)
+
+
+def tail_index(weights: Array) -> float:
+    """k̂ of a generalised Pareto distribution fitted to the largest weights (Zhang and Stephens 2009, as in PSIS).
+
+    Below 0.5 their variance is finite; above 0.7 the sum they make is not to be believed. Equal weights have no tail.
+    """
+    ordered = np.sort(weights)
+    n = int(min(0.2 * len(ordered), 3.0 * np.sqrt(len(ordered))))
+    tail = ordered[-n:] - ordered[-n - 1] if n else ordered
+    tail = tail[tail > 1e-12 * ordered[-1]]
+    if len(tail) < _FEWEST_TAIL:
+        return 0.0
+    m = 30 + int(np.sqrt(len(tail)))
+    quarter = tail[int(len(tail) / 4 + 0.5) - 1]
+    b = 1.0 / tail[-1] + (1.0 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3.0 * quarter)
+    b[b == 0.0] = 1e-9 / tail[-1]  # an exponential tail, where the ratio of b and k has only a limit
+    k = np.mean(np.log1p(-b[:, None] * tail), axis=1)
+    _, fraction = normalise(len(tail) * (np.log(-b / k) - k - 1.0))
+    estimate = float(np.mean(np.log1p(-(fraction @ b) * tail)))
+    return (len(tail) * estimate + 5.0) / (len(tail) + 10.0)  # ten observations' worth of prior at one half

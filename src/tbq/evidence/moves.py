@@ -31,8 +31,11 @@ def move(
     log_prior: Callable[[Array], Array],
     steps: int,
     rng: np.random.Generator,
+    known: Array | None = None,
 ) -> Moved:
     """Advance one chain per row of ``z`` towards the density likelihood × prior.
+
+    ``known`` are log-likelihoods at the start, where these have been taken.
 
     Odd steps are random walks with the population's covariance and a random scale; even steps add the difference of
     two members of the starting population, which finds the way along ridges and between modes. Both proposals are
@@ -42,7 +45,7 @@ def move(
     n, d = z.shape
     start = z
     factor = linalg.cholesky(np.atleast_2d(np.cov(z.T)) + 1e-12 * np.eye(d), lower=True)
-    value, prior = log_likelihood(z), log_prior(z)
+    value, prior = log_likelihood(z) if known is None else known, log_prior(z)
     moved = np.zeros(n, dtype=bool)
     accepted, scale, step = 0.0, 1.0, 0
     while step < steps or (np.mean(~moved) > _STUCK and step < _PATIENCE * steps):

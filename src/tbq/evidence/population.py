@@ -33,6 +33,11 @@ class Population:
         """ω with Z_γ = Σ_k e^{ω_k} E[L^γ(z_k)] for any γ (eq:PostMeanRatio)."""
         return -np.log(len(self.z)) - self.log_density
 
+    @property
+    def moved(self) -> Array:
+        """Its points but the prior's own; all of them where there are no others; (m, d)."""
+        return self.z if self.surrogate is None else self.z[: round((1.0 - self.prior_fraction) * len(self.z))]
+
     def log_density_at(self, z: Array) -> Array:
         """The mixture's log-density relative to the prior's, anywhere."""
         if self.surrogate is None:
@@ -66,8 +71,8 @@ def follow(
     at_old = log_q(old.z)
     _, weights = moments.normalise(at_old + old.log_weights)
     n_prior = round(prior_fraction * size)
-    start = old.z[moments.systematic_resample(weights, size - n_prior, rng)]
-    moved = moves.move(start, log_q, prior.log_density_working, steps, rng)
+    chosen = moments.systematic_resample(weights, size - n_prior, rng)
+    moved = moves.move(old.z[chosen], log_q, prior.log_density_working, steps, rng, at_old[chosen])
     log_constant = moments.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
     fresh = prior.to_working(prior.sample(n_prior, rng, "sobol")) if n_prior else np.empty((0, prior.dim))
     at_new = np.concatenate([moved.log_likelihood, log_q(fresh)]) if n_prior else moved.log_likelihood

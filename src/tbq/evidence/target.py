@@ -18,9 +18,9 @@ class Target:
     gamma: float
     log_evidence: float  # log E[Z]
     nodes: Any  # surrogate.at(z_k)
-    node_z: Array  # (k, d)
+    node_z: Array  # (k, d), noise parameters too
     weights: Array  # (k,) normalised posterior weights of the nodes
-    log_prior: Callable[[Array], Array]  # log-density of the prior in working coordinates
+    log_prior: Callable[[Array], Array]  # log-density of runs' parameters in working coordinates
     log_weight: Callable[[Array], Array] | None = None  # log of what acquisition values are weighted by
 
     def conditioned(self, z: Array) -> Target:

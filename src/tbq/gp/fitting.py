@@ -11,10 +11,10 @@ from tbq.common.types import Array
 from tbq.gp.kernels import Kernel
 from tbq.gp.regression import GP, Basis, Problem, build, units_of
 
-_ENOUGH = 1e-5  # relative gain of the score below which the search for hyperparameters ends
-_ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
-_DIFFERENCE = 0.02  # step of the finite differences of the score's gradient
-_MOST_FITTED = 1000  # points that a search for hyperparameters sees
+ENOUGH = 1e-5  # relative gain of the score below which the search for hyperparameters ends
+ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
+DIFFERENCE = 0.02  # step of the finite differences of the score's gradient
+MOST_FITTED = 1000  # points that a search for hyperparameters sees
 _FIRST_FITTED = 250  # points with which it starts where nothing is known yet
 _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
@@ -30,14 +30,14 @@ def fit(
 ) -> GP:
     """The process whose hyperparameters maximise marginal likelihood times prior.
 
-    The search starts at the prior's centre (``cold``), at ``warm``, or at both. Of more than ``_MOST_FITTED`` points it
+    The search starts at the prior's centre (``cold``), at ``warm``, or at both. Of more than ``MOST_FITTED`` points it
     sees a part, evenly taken; where there is nothing to start from, that is first done with a smaller part.
     """
     noise = np.broadcast_to(np.asarray(noise, dtype=float), y.shape)
     if warm is None and len(y) > 2 * _FIRST_FITTED:
         some = slice(None, None, len(y) // _FIRST_FITTED)
         warm, cold = fit(x[some], y[some], noise[some], kernel, basis).parameters, False
-    problem = _part(_MOST_FITTED, x, y, noise, kernel, basis, units_of(y, noise))
+    problem = _part(MOST_FITTED, x, y, noise, kernel, basis, units_of(y, noise))
     prior = problem.hyperprior
 
     def objective(parameters: Array) -> tuple[float, Array]:
@@ -52,7 +52,7 @@ def fit(
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(prior.low, prior.high, strict=True)),
-            options={"maxiter": 100, "ftol": _ENOUGH},
+            options={"maxiter": 100, "ftol": ENOUGH},
         )
         for start in starts
     ]
@@ -72,13 +72,13 @@ def log_posterior(
 def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[GP]:
     """The process at ``n`` draws from a normal approximation of its hyperparameters' posterior (Laplace)."""
     units = (gp.offset, gp.scale)
-    problem = _part(_MOST_FITTED, gp.x, gp.y, gp.noise, gp.kernel, gp.basis, units)
+    problem = _part(MOST_FITTED, gp.x, gp.y, gp.noise, gp.kernel, gp.basis, units)
     prior = problem.hyperprior
     here, slope = problem.log_posterior(gp.parameters)  # not gp.score, which is of the data that it was fitted to
     hessian = np.array(
         [
-            (slope - problem.log_posterior(gp.parameters + e)[1]) / _DIFFERENCE
-            for e in _DIFFERENCE * np.eye(len(gp.parameters))
+            (slope - problem.log_posterior(gp.parameters + e)[1]) / DIFFERENCE
+            for e in DIFFERENCE * np.eye(len(gp.parameters))
         ]
     )
     values, vectors = linalg.eigh(0.5 * (hessian + hessian.T))
@@ -92,7 +92,7 @@ def hyperparameter_draws(gp: GP, n: int, rng: np.random.Generator) -> Iterator[G
         ):  # the posterior is no normal: less of a step that is worse than one would have
             parameters = np.clip(gp.parameters + fraction * step, prior.low, prior.high)
             factors = problem.factorise(parameters)
-            allowed = 0.5 * fraction**2 * (draw @ draw) + _ASKEW
+            allowed = 0.5 * fraction**2 * (draw @ draw) + ASKEW
             if factors is not None and here - problem.score(factors, parameters) < allowed:
                 yield build(gp.x, gp.y, gp.noise, gp.kernel, gp.basis, parameters, units)
                 break

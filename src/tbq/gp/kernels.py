@@ -77,6 +77,11 @@ class ArdKernel:
     profile: Callable[[Array], Array]  # κ as a function of r², which it may overwrite
     slope: Callable[[Array], Array]  # −2 dκ/d(r²): then ∂κ/∂log ℓᵢ = slope · (xᵢ − x'ᵢ)²/ℓᵢ²; the same
 
+    def profile_and_slope(self, squared: Array) -> tuple[Array, Array]:
+        """Both, where both are needed."""
+        profile = self.profile(squared.copy())
+        return profile, profile if self.slope is self.profile else self.slope(squared)
+
     def matrix(self, parameters: Array, a: Array, b: Array) -> Array:
         lengths, variance = np.exp(parameters[:-1]), np.exp(2.0 * parameters[-1])
         left, right = _stretched(a / lengths, b / lengths)
@@ -262,7 +267,11 @@ def _exponents(a: Array, b: Array) -> tuple[Array, Array]:
 def _matern52_profile(squared: Array) -> Array:
     """κ = (1 + √5 r + 5r²/3) e^{−√5 r}."""
     r = _scaled_root(squared)
-    return _times_exp(r * r / 3.0 + r + 1.0, r)
+    value = r * r
+    value /= 3.0
+    value += r
+    value += 1.0
+    return _times_exp(value, r)
 
 
 def _matern52_slope(squared: Array) -> Array:

@@ -18,6 +18,12 @@ def cholesky(upper: Array) -> Array | None:
     return None if failed or not np.isfinite(factor[-1, -1]) else factor  # some LAPACKs let a nan through
 
 
+def triangular_inverse(upper: Array) -> Array | None:
+    """L⁻¹ with L Lᵀ = A, of which the upper triangle is read (and overwritten); None where there is none."""
+    factor = cholesky(upper)
+    return None if factor is None else np.asarray(lapack.dtrtri(factor, lower=1, overwrite_c=1)[0])
+
+
 def solve(factor: Array, b: Array, *, transposed: bool = False, overwrite: bool = False) -> Array:
     """L⁻¹ b, or L⁻ᵀ b, for a vector or a matrix; ``overwrite`` where b is not needed any more."""
     if b.ndim == 1:

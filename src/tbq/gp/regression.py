@@ -23,7 +23,7 @@ from tbq.gp.linalg import cholesky, solve
 Basis = Literal["constant", "linear", "quadratic"]
 
 NUGGET = 1e-12  # fraction of the kernel's variance on the diagonal: keeps a smooth kernel's Cholesky factor real
-_JITTER = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # more of it, tried in turn where rounding leaves no factor
+JITTER = (0.0, 1e-11, 1e-10, 1e-9, 1e-8)  # more of it, tried in turn where rounding leaves no factor
 COEFFICIENT_SD = 10.0  # prior sd of the mean's coefficients, in units of the values' spread
 _BLOCK = 2**13  # points from which on a set is large
 _BLOCK_ELEMENTS = 2**22  # of a covariance with the training points, computed at once where the set is large
@@ -174,7 +174,7 @@ def build(
     """
     problem = Problem.of(x, y, noise, kernel, basis, units)
     factors = problem.extend(known, parameters) if known is not None else None
-    for jitter in _JITTER:
+    for jitter in JITTER:
         if factors is None:
             more = problem.noise + jitter * kernel.diagonal(parameters, x)
             factors = replace(problem, noise=more).factorise(parameters)
@@ -300,7 +300,8 @@ def _squares(columns: Array) -> Array:
 
 def _mean_factors(chol: Array, basis: Array, centred: Array, precision: float) -> Factors:
     white = solve(chol, centred)
-    G = basis.T @ basis + precision * np.eye(basis.shape[1])
+    G = basis.T @ basis
+    G[np.diag_indices_from(G)] += precision + 1e-13 * np.trace(G)  # rounding
     chol_basis = cholesky(G)
     assert chol_basis is not None
     beta = solve(chol_basis, solve(chol_basis, basis.T @ white), transposed=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from tbq.common.words import printable
 
 _HOPELESS = 200.0  # nats below the best run from which on the same value again is a penalty, not a likelihood
 _ABSURD = 1e100  # beyond this a number is no log-likelihood, and its square is not even a number
+
+
+Level = Literal["fine", "coarse"]  # of the model that a run is made of
 
 
 class Status(StrEnum):
@@ -42,6 +45,7 @@ class Proposal:
     stage: int
     origin: str
     acquisition: float  # log-value of the acquisition function; nan for the initial design
+    level: Level = "fine"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ class Evaluation:
     message: str = ""
     seconds: float = 0.0
     outputs: Array | None = None  # (m,)
+    level: Level = "fine"
+
+    @property
+    def proposal(self) -> Proposal:
+        """What was asked."""
+        return Proposal(self.id, self.theta, self.stage, self.origin, self.acquisition, self.level)
 
 
 def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array | None = None) -> Evaluation:
@@ -97,7 +107,8 @@ def _classify(value: Any) -> tuple[Status, float, str]:
 
 
 def _evaluation(p: Proposal, status: Status, number: float, message: str, seconds: float) -> Evaluation:
-    return Evaluation(p.id, p.theta, p.stage, p.origin, p.acquisition, status, number, message, seconds)
+    asked = (p.id, p.theta, p.stage, p.origin, p.acquisition)
+    return Evaluation(*asked, status, number, message, seconds, level=p.level)
 
 
 def without_penalties(runs: Iterable[Evaluation]) -> tuple[Evaluation, ...]:

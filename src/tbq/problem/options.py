@@ -88,8 +88,9 @@ class EngineOptions(TypedDict, total=False):
             0.04,
             "Coefficient of variation of the evidence at which the surrogate knows enough: one number, or a pair "
             "(intermediate stages, final stage). The total error, with all its other parts, can be a little larger.",
-            "Of one number, intermediate stages have two and a half times as much; where outputs are learned, a "
-            "quarter of it is asked for with up to four parameters, and a sixteenth for each with more.",
+            "Of one number, intermediate stages get no runs of their own; where outputs are learned, a quarter of it "
+            "is asked for with up to four parameters, and a sixteenth for each with more; up to twice of it, with 32 "
+            "and more, where the last percents would cost the most runs.",
         ),
     ]
     temper_cov: Annotated[
@@ -105,7 +106,8 @@ class EngineOptions(TypedDict, total=False):
         Option(
             None,
             "Runs of the initial design.",
-            "The larger of 12 and 2d for d parameters; where outputs are learned, of 10 and d + 3.",
+            "The larger of 12 and 2d for d parameters; where outputs are learned, of 10 and d + 3, or of 6 and d + 3 "
+            "where their noise is unknown.",
         ),
     ]
     population: Annotated[
@@ -151,7 +153,8 @@ def documented(options: type) -> Callable[[F], F]:
             for name, option in options_of(options).items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
-        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n{explanation(options)}"
+        parameters, mark, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\nReturns\n")
+        function.__doc__ = f"{parameters}\n{explanation(options)}{mark}{rest}"
         return function
 
     return decorate

@@ -8,22 +8,27 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from scipy import linalg, optimize, special, stats
+from scipy import linalg, special, stats
 from scipy.stats import qmc
 
+from tbq.common import markup
 from tbq.common.arguments import generator, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike, BoolArray, Distribution
 from tbq.common.words import described, steers
 from tbq.problem.coordinates import LEVELS, Axis, choose_axis
+from tbq.problem.copula import log_copula, nataf, normal_score
+from tbq.problem.families import describe, together
 
 Method = Literal["random", "lhs", "sobol"]
+_FEW_STRATA = 8  # of a Latin hypercube, which then has their middle halves: two whole ones may leave a quarter empty
 Seed = int | np.random.Generator | None
 
 _VOLUME_POINTS = 2**16  # Sobol points that measure the constraint's fraction of the prior
 _FEWEST_FLOATS = 1e5  # that must lie between a marginal's outer quantiles: differences are taken over 1e-4 of its width
 _LEAST_MASS = 1e-3  # of a constraint: below, drawing from the prior takes thousands of tries, and its mass is a guess
 _AT_ONCE = 2**20  # points drawn at once
+_SHOWN = 8  # parameters that a repr describes
 _TAIL = 1e-9  # an unbounded axis is searched between these quantiles
 
 
@@ -43,6 +48,11 @@ class Prior:
         refer to that renormalised prior.
     units
         Name → unit, for tables and pictures.
+
+    Examples
+    --------
+    >>> tbq.Prior({"k": stats.lognorm(0.5, scale=2.0), "m": stats.uniform(0.0, 3.0)}, units={"k": "N/m"}).labels
+    ('k [N/m]', 'm')
     """
 
     is_computed = False  # whether its density comes out of linear algebra, and has fewer digits
@@ -66,14 +76,27 @@ class Prior:
         self.units = _check_units(units or {}, self.names)
         self.axes = tuple(choose_axis(m) for m in self.marginals.values())
         self.correlation = None if correlation is None else _check_correlation(correlation, self.names)
-        self.copula = None if self.correlation is None else _nataf(self.correlation, self.marginals)
+        self.copula = None if self.correlation is None else nataf(self.correlation, self.marginals)
         if constraint is not None and self.constraint_mass < _LEAST_MASS:
             raise ArgumentError(self._too_small())
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{k}: {_describe(m)}" for k, m in self.marginals.items())
+        shown = list(self.marginals.items())[:_SHOWN]
+        parts = ", ".join(f"{k}: {describe(m)}" for k, m in shown)
+        parts += f", … {self.dim - _SHOWN} more" if self.dim > _SHOWN else ""
         extra = ("" if self.copula is None else ", correlated") + ("" if self.constraint is None else ", constrained")
         return f"Prior({parts}{extra})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each parameter."""
+        quantiles = [(m.mean(), m.std(), *m.ppf([0.05, 0.95])) for m in self.marginals.values()]
+        rows = [
+            [label, describe(m), *(f"{v:.4g}" for v in numbers)]
+            for label, m, numbers in zip(self.labels, self.marginals.values(), quantiles, strict=True)
+        ]
+        tied = ("" if self.copula is None else "correlated ") + ("" if self.constraint is None else "constrained")
+        heads = ["parameter", "distribution", "mean", "sd", "5 %", "95 %"]
+        return markup.table(heads, rows) + markup.paragraphs(tied.strip())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,11 +111,16 @@ class Prior:
     def dim(self) -> int:
         return len(self.marginals)
 
+    @property
+    def simulated(self) -> Prior:
+        """The prior of the parameters that the simulator sees: the first ones. Those of the noise come after them."""
+        return self
+
     # --- sampling -------------------------------------------------------------------------------------------
 
-    def sample(self, n: int, seed: Seed = None, method: Method = "random") -> Array:
+    def sample(self, n: int, seed: Seed = None, method: Method = "random", *, rng: Seed = None) -> Array:
         """``n`` draws, shape (n, d): independent, Latin hypercube (``lhs``) or scrambled Sobol points."""
-        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed)
+        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed, rng)
         if self.constraint is None or n == 0:
             return self.from_uniform(_uniform(n, self.dim, method, rng))
         size = int(1.2 * n / self.constraint_mass) + 8
@@ -118,17 +146,27 @@ class Prior:
         points, single = as_rows(theta, self.dim, "Prior.log_density")
         columns = list(zip(self.marginals.values(), points.T, strict=True))
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.sum([m.logpdf(x) for m, x in columns], axis=0)
+            value = np.sum([np.sum(f.logpdf(points[:, i]), axis=1) for f, i in self._families], axis=0)
         value[np.isnan(value)] = -np.inf
         inside = np.isfinite(value)
         if self.copula is not None and inside.any():
-            normal = np.column_stack([_normal_score(m, x[inside]) for m, x in columns])
-            value[inside] += _log_copula(normal, self.copula)
+            normal = np.column_stack([normal_score(m, x[inside]) for m, x in columns])
+            value[inside] += log_copula(normal, self.copula)
         if self.constraint is not None and inside.any():
             feasible = inside.copy()
             feasible[inside] = self._feasible(points[inside])
             value = np.where(feasible, value - np.log(self.constraint_mass), -np.inf)
         return value[0] if single else value
+
+    @cached_property
+    def _families(self) -> list[tuple[Distribution, list[int]]]:
+        """Marginals of one family as one distribution of several columns: SciPy takes as long for one as for thirty."""
+        found: dict[Any, list[int]] = {}
+        marginals = list(self.marginals.values())
+        for i, m in enumerate(marginals):
+            of_scipy = type(getattr(stats, m.dist.name, None)) is type(m.dist)
+            found.setdefault((m.dist.name, len(m.args), *sorted(m.kwds)) if of_scipy else i, []).append(i)
+        return [(together([marginals[i] for i in columns]), columns) for columns in found.values()]
 
     def contains(self, theta: ArrayLike) -> BoolArray:
         """Whether θ has positive prior density (inside the support, and the constraint holds)."""
@@ -230,7 +268,7 @@ def _check_names(names: list[str]) -> None:
 def _check_marginal(name: str, marginal: Distribution) -> None:
     family = getattr(marginal, "dist", None)
     if isinstance(family, stats.rv_discrete):
-        raise ArgumentError(f"Prior: {name!r} must be continuous; got the discrete distribution {_describe(marginal)}")
+        raise ArgumentError(f"Prior: {name!r} must be continuous; got the discrete distribution {describe(marginal)}")
     if not isinstance(family, stats.rv_continuous):
         hint = " (call it with its parameters to freeze it)" if isinstance(marginal, stats.rv_continuous) else ""
         raise ArgumentError(
@@ -246,7 +284,7 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
     quantiles = np.asarray(marginal.ppf(LEVELS))
     if not np.all(np.isfinite(quantiles)) or not np.all(np.diff(quantiles) > 0):
         raise ArgumentError(
-            f"Prior: {name!r} is degenerate: the quantiles of {_describe(marginal)} are "
+            f"Prior: {name!r} is degenerate: the quantiles of {describe(marginal)} are "
             f"{np.array2string(quantiles, precision=4)}; its scale must be positive and its shape valid"
         )
     with np.errstate(over="ignore"):
@@ -254,12 +292,12 @@ def _check_marginal(name: str, marginal: Distribution) -> None:
     if not np.all(np.isfinite(ends)):
         raise ArgumentError(
             f"Prior: {name!r} has tails beyond all floating-point numbers: the outermost {_TAIL:g} of "
-            f"{_describe(marginal)} begin at {ends[0]:.3g} and {ends[1]:.3g}; use its logarithm as the parameter"
+            f"{describe(marginal)} begin at {ends[0]:.3g} and {ends[1]:.3g}; use its logarithm as the parameter"
         )
     if quantiles[-1] - quantiles[0] < _FEWEST_FLOATS * np.spacing(np.abs(quantiles).max()):
         raise ArgumentError(
             f"Prior: {name!r} is so narrow for its size that floating-point numbers cannot tell its values apart: "
-            f"{_describe(marginal)}; use what it differs by from {quantiles[2]:.3g} as the parameter"
+            f"{describe(marginal)}; use what it differs by from {quantiles[2]:.3g} as the parameter"
         )
 
 
@@ -288,16 +326,6 @@ def _check_correlation(correlation: ArrayLike, names: tuple[str, ...]) -> Array:
     return matrix
 
 
-def _describe(marginal: Distribution) -> str:
-    arguments = [_digits(a) for a in marginal.args] + [f"{k}={_digits(v)}" for k, v in marginal.kwds.items()]
-    return f"{marginal.dist.name}({', '.join(arguments)})"
-
-
-def _digits(x: float) -> str:
-    """All that tell it from other numbers, and no others."""
-    return repr(float(x)).removesuffix(".0")
-
-
 def as_rows(theta: ArrayLike, dim: int, where: str) -> tuple[Array, bool]:
     try:
         points = np.asarray(theta, dtype=float)
@@ -308,12 +336,14 @@ def as_rows(theta: ArrayLike, dim: int, where: str) -> tuple[Array, bool]:
     return np.atleast_2d(points), points.ndim == 1
 
 
-# --- sampling and copula ------------------------------------------------------------------------------------
+# --- sampling ------------------------------------------------------------------------------------------------
 
 
 def _uniform(n: int, d: int, method: Method, rng: np.random.Generator) -> Array:
     if method == "lhs":
         u = qmc.LatinHypercube(d, rng=rng).random(n)
+        if n < _FEW_STRATA:
+            u = 0.5 * u + 0.5 * (np.floor(n * u) + 0.5) / n
     elif method == "sobol":  # a full power of two: scipy warns of any other size
         u = qmc.Sobol(d, rng=rng).random_base2(max(n - 1, 0).bit_length())[:n]
     elif method == "random":
@@ -321,59 +351,3 @@ def _uniform(n: int, d: int, method: Method, rng: np.random.Generator) -> Array:
     else:
         raise ArgumentError(f"Prior.sample: method must be 'random', 'lhs' or 'sobol'; got {method!r}")
     return np.clip(u, 1e-15, 1.0 - 1e-15)
-
-
-def _normal_score(marginal: Distribution, x: Array) -> Array:
-    """Φ⁻¹(F(x)), from the nearer tail so that it stays finite far out."""
-    lower = marginal.cdf(x)
-    score = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(marginal.sf(x)))
-    return np.clip(score, -38.0, 38.0)  # beyond, the tail probability underflows
-
-
-def _log_copula(normal: Array, correlation: Array) -> Array:
-    factor = linalg.cholesky(correlation, lower=True)
-    white = linalg.solve_triangular(factor, normal.T, lower=True).T
-    return 0.5 * np.sum(normal**2 - white**2, axis=1) - np.log(np.diag(factor)).sum()
-
-
-def _nataf(correlation: Array, marginals: Mapping[str, Distribution]) -> Array:
-    """Correlation of the underlying normals that gives the parameters the wanted correlation."""
-    names = list(marginals)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
-    weights = weights / weights.sum()
-    copula = np.eye(len(names))
-    for i, j in np.argwhere(np.triu(correlation, 1)):
-        copula[i, j] = copula[j, i] = _nataf_pair(
-            float(correlation[i, j]), (names[i], names[j]), marginals, nodes, weights
-        )
-    if not linalg.eigvalsh(copula)[0] > 1e-10:
-        raise ArgumentError(
-            "Prior: correlation cannot be had with these marginals: the Gaussian copula that would "
-            "give it is not positive definite; use weaker correlations"
-        )
-    return copula
-
-
-def _nataf_pair(
-    wanted: float, pair: tuple[str, str], marginals: Mapping[str, Distribution], nodes: Array, weights: Array
-) -> float:
-    def standardised(name: str, normal: Array) -> Array:
-        m = marginals[name]
-        x = np.where(normal < 0, m.ppf(special.ndtr(normal)), m.isf(special.ndtr(-normal)))
-        return (x - m.mean()) / m.std()
-
-    if not all(np.isfinite(marginals[name].std()) for name in pair):
-        raise ArgumentError(f"Prior: correlation between {pair[0]!r} and {pair[1]!r} does not exist: infinite variance")
-    first = standardised(pair[0], nodes)
-
-    def correlation(r: float) -> float:
-        second = standardised(pair[1], r * nodes[:, None] + np.sqrt(1.0 - r * r) * nodes[None, :])
-        return float((weights * first) @ second @ weights)
-
-    low, high = correlation(-0.9999), correlation(0.9999)
-    if not low < wanted < high:
-        raise ArgumentError(
-            f"Prior: correlation {wanted:g} between {pair[0]!r} and {pair[1]!r} cannot be had with these "
-            f"marginals; they allow {low:.3f} to {high:.3f}"
-        )
-    return float(optimize.brentq(lambda r: correlation(r) - wanted, -0.9999, 0.9999, xtol=1e-10))

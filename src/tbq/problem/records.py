@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.evaluation import Evaluation, Level, Proposal, Status
 from tbq.problem.families import parameters
 from tbq.problem.prior import Prior
 
@@ -41,22 +41,28 @@ def run_of(run: Plain, proposal: Proposal) -> Evaluation:
         message=str(run["message"]),
         seconds=float(run["seconds"]),
         outputs=None if outputs is None else np.array(outputs, dtype=float),
+        level=proposal.level,
     )
 
 
 def proposal_record(p: Proposal | Evaluation) -> Plain:
-    return {
+    """A fine run has no level: so it was before there were any."""
+    record: dict[str, Any] = {
         "id": p.id,
         "theta": numbers(p.theta),
         "stage": p.stage,
         "origin": p.origin,
         "acquisition": number(p.acquisition),
     }
+    return record if p.level == "fine" else {**record, "level": p.level}
 
 
 def proposal_of(record: Plain) -> Proposal:
     theta = np.array(record["theta"], dtype=float)
-    return Proposal(record["id"], theta, record["stage"], record["origin"], float(record["acquisition"]))
+    level = record.get("level", "fine")
+    if level not in get_args(Level):
+        raise ValueError(f"a run of level {level!r}")
+    return Proposal(record["id"], theta, record["stage"], record["origin"], float(record["acquisition"]), level)
 
 
 def outcome_record(e: Evaluation) -> Plain:

@@ -21,6 +21,8 @@ from tbq.problem.options import (
 )
 from tbq.problem.tuning import Tuning
 
+_MANY_PARAMETERS = 15  # beyond which posteriors are harder to find and to draw from
+
 SurrogateInUse = Literal["log_likelihood", "outputs"]
 
 
@@ -32,7 +34,9 @@ class Settings:
     acquisition: str | Callable[..., Any]
     climb: bool  # refine the best of the pool continuously
     kernel: KernelChoice
-    tolerance: tuple[float, float]  # ε on the coefficient of variation, in intermediate stages and in the final one
+    tolerance: tuple[
+        float, float
+    ]  # ε on the coefficient of variation, in intermediate stages (∞: they get no runs) and the last
     temper_cov: float  # ς on the weights' coefficient of variation; infinite for plain BQ, which has one stage
     n_initial: int
     population: int
@@ -41,24 +45,69 @@ class Settings:
     check_runs: int  # fresh runs that must agree with a surrogate of log-likelihoods before the end
     tuning: Tuning
     otherwise: Settings | None = None  # of log-likelihoods, to go on with where outputs cannot be modelled
+    coarse: bool = False  # whether there is a coarse model to learn from
+    strictness: float = 1.0  # fraction of the tolerance asked for that ``tolerance`` is: outputs can do better
+
+    @property
+    def asked_tolerance(self) -> tuple[float, float]:
+        """As the user gave it, for intermediate stages and for the final one."""
+        return self.tolerance[0] / self.strictness, self.tolerance[1] / self.strictness
+
+    def final_chain(self, dim: int) -> int:
+        """Steps of the chains that end in posterior draws: with outputs they follow no stages that forgot the others.
+
+        A random walk needs steps as the number of parameters, and past fifteen more.
+        """
+        if self.surrogate == "log_likelihood":
+            return self.chain_length
+        past = max(dim / _MANY_PARAMETERS, 1.0)
+        return max(self.chain_length, round(self.tuning.final_steps * dim * past))
 
     def with_budget(self, runs: int) -> Settings:
         """The same with so many more runs, whichever surrogate is in use."""
         otherwise = None if self.otherwise is None else self.otherwise.with_budget(runs)
         return replace(self, max_evaluations=self.max_evaluations + runs, otherwise=otherwise)
 
+    def with_limits_of(self, other: Settings) -> Settings:
+        """The same with the tolerance, the budget and the initial design of others."""
+        otherwise = self.otherwise
+        if otherwise is not None and other.otherwise is not None:
+            otherwise = otherwise.with_limits_of(other.otherwise)
+        limits = {n: getattr(other, n) for n in ("tolerance", "strictness", "max_evaluations", "n_initial")}
+        return replace(self, **limits, otherwise=otherwise)
+
 
 def resolve(
-    dim: int, *, outputs: bool = False, tuning: Tuning | None = None, **options: Unpack[EngineOptions]
+    dim: int,
+    *,
+    outputs: bool = False,
+    noise: int = 0,
+    coarse: bool = False,
+    tuning: Tuning | None = None,
+    **options: Unpack[EngineOptions],
 ) -> Settings:
-    """Check the user's options and fill in what was left to us; ``outputs`` says that there are some to learn from."""
+    """Check the user's options and fill in what was left to us; ``outputs`` says that there are some to learn from.
+
+    ``noise`` is how many parameters there are beside the simulator's ``dim``, which no run has; ``coarse`` says that
+    there is a coarse model.
+    """
     chosen = with_defaults("options", EngineOptions, cast(dict[str, Any], options))
     tuning = tuning or Tuning()
     surrogate = _learned(chosen["surrogate"], outputs)
     settings = _of_values(dim, chosen, tuning)
     if surrogate == "log_likelihood":
         return settings
-    return _of_outputs(dim, chosen, settings, may_give_up=surrogate == "auto")
+    settings = _of_outputs(dim, noise, chosen, settings, may_give_up=surrogate == "auto")
+    return _of_levels(chosen, settings) if coarse else settings
+
+
+def _of_levels(options: dict[str, Any], settings: Settings) -> Settings:
+    """Where a coarse model does most of the work, and the fine one starts with few runs."""
+    least = settings.tuning.fewest_fine
+    if options["n_initial"] is not None and options["n_initial"] < least:
+        raise ArgumentError(f"n_initial must be at least {least} with a coarse model; got {options['n_initial']!r}")
+    first = settings.n_initial if options["n_initial"] is not None else min(least, settings.max_evaluations)
+    return replace(settings, n_initial=first, coarse=True)
 
 
 def _of_values(dim: int, options: dict[str, Any], tuning: Tuning) -> Settings:
@@ -78,7 +127,7 @@ def _of_values(dim: int, options: dict[str, Any], tuning: Tuning) -> Settings:
         acquisition=acquisition,
         climb=search == "continuous" or (search == "auto" and dim <= tuning.climb_up_to),
         kernel=options["kernel"],
-        tolerance=_tolerance(options["tolerance"], tuning),
+        tolerance=_tolerance(options["tolerance"]),
         temper_cov=np.inf if plain else positive("temper_cov", options["temper_cov"]),
         n_initial=min(first, budget),
         population=population,
@@ -89,27 +138,30 @@ def _of_values(dim: int, options: dict[str, Any], tuning: Tuning) -> Settings:
     )
 
 
-def _of_outputs(dim: int, options: dict[str, Any], values: Settings, *, may_give_up: bool) -> Settings:
+def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings, *, may_give_up: bool) -> Settings:
     """Where outputs are learned; ``values`` are the settings for log-likelihoods.
 
     A surrogate of outputs learns so fast that its last runs buy a lot, and a mode not yet seen shows only then: up to
     four parameters it is asked for a quarter of the tolerance; with more, where the last percent is dear, for a
-    sixteenth of it for each. Its stages cost no runs and are climbed with every new one, in larger steps and shorter
-    chains. It sees the whole prior from the start, so that no run goes to exploration. Matérn processes on smooth
-    outputs are not too sure of themselves, and double sums over their nodes cost more. Measured in
-    docs/benchmarks/outputs.md.
+    sixteenth of it for each, those of the noise too, and with 32 and more for twice of it. Where noise is unknown, a
+    misfit is taken for noise until some run fits: the first posteriors are wide, and the runs that they choose spread
+    as those of a design do, which needs fewer then. Its stages cost no runs and
+    are climbed with every new one, in larger steps and shorter chains. It sees the whole prior from the start, so that
+    no run goes to exploration. Matérn processes on smooth outputs are not too sure of themselves, and double sums over
+    their nodes cost more. Measured in docs/benchmarks/outputs.md and scale.md.
     """
-    fraction = min(max(dim / 16.0, 0.25), 1.0)
+    fraction = min(max((dim + noise) / 16.0, 0.25), 2.0)
     tuning = replace(values.tuning, nodes=128, candidates=300)
     if tuning.explore_every:
         tuning = replace(tuning, explore_every=0)
     if tuning.inflate:
         tuning = replace(tuning, inflation_start=1.05)
-    n_initial = max(10, dim + 3) if options["n_initial"] is None else values.n_initial
+    n_initial = max(6 if noise else 10, dim + 3) if options["n_initial"] is None else values.n_initial
     return replace(
         values,
         surrogate="outputs",
-        tolerance=(fraction * values.tolerance[0], fraction * values.tolerance[1]),
+        tolerance=(fraction * values.tolerance[0], min(fraction * values.tolerance[1], 0.99)),
+        strictness=fraction,
         temper_cov=2.0 * values.temper_cov,
         n_initial=min(n_initial, values.max_evaluations),
         chain_length=10 if options["chain_length"] is None else values.chain_length,
@@ -138,10 +190,10 @@ def _chosen(name: str, value: int | None, default: int, least: int = 1) -> int:
     return default if value is None else whole(name, value, least)
 
 
-def _tolerance(tolerance: float | Sequence[float], tuning: Tuning) -> tuple[float, float]:
+def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:
     values = [real(t) for t in np.array(tolerance, dtype=object).ravel()]
     if len(values) not in (1, 2) or not all(0.0 < v < 1.0 for v in values):
         raise ArgumentError(
             f"tolerance must be a number between 0 and 1, or a pair (intermediate, final); got {tolerance!r}"
         )
-    return (values[0], values[1]) if len(values) == 2 else (min(tuning.intermediate * values[0], 0.99), values[0])
+    return (values[0], values[1]) if len(values) == 2 else (np.inf, values[0])

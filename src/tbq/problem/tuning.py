@@ -18,7 +18,6 @@ class Tuning:
 
     # --- stopping ---
     in_a_row: int = 2  # updates that must meet the tolerance: one that is small for once proves little
-    intermediate: float = 2.5  # tolerance of intermediate stages in ε: they only have to lead on (ablation)
     bound_factor: float = 10.0  # of ε, below which the upper bound must be before the exact value counts (choices)
     assess_before_end: bool = True  # take the evidence by fresh quadrature and over rival models first (ablation)
     coarse_before_check: bool = True  # with fewer points where check runs follow: a quarter of the time (ablation)
@@ -39,6 +38,13 @@ class Tuning:
     prior_fraction: float = 0.2  # of every population: fresh points of the prior; no region goes unseen (ablation)
     design: Literal["lhs", "sobol"] = "sobol"  # of the population
     most_stages: int = 60  # climbed at once where stages cost no runs
+    retreat_cov: float = (
+        3.0  # of a population's weights at its own γ: above, the surrogate would not have moved it there
+    )
+    overlooked: float = 0.2  # share of the evidence that may hide, two standard deviations above what is believed
+    most_doubts: int = 18  # runs in a row where more may hide that found nothing: the next does by one chance in twenty
+    hasty_steps: float = 2.0  # factor of temper_cov in stages that only lead on
+    hasty_chains: float = 0.3  # factor of their chains' length
 
     # --- exploration (ablation) ---
     explore_every: int = 5  # one chosen point in so many explores where the stages do not look; 0 for none
@@ -52,6 +58,9 @@ class Tuning:
     suspects: int = 50  # heaviest points of a quadrature among which a run is chosen where its error is large
 
     # --- the belief about L (ablation) ---
+    ceiling: bool = (
+        True  # expect no run far above the best one, and no spread that nobody will see; False is the paper's
+    )
     mean_cap: float = 1.0  # nats: largest γσ in E[L^γ] = exp(γμ + ½ min(γσ, cap)²); 0 is biased, infinity explodes
     adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
     inflate: bool = True  # multiply standard deviations by what earlier predictions were off by; False is the paper's
@@ -66,8 +75,10 @@ class Tuning:
 
     # --- which model of the log-likelihood ---
     warp_depth: float = 8.0  # nats below the best from where on a warped model compresses values
+    near_depth: float = 30.0  # nats of log L^γ below the best within which runs matter
     deep_noise_from: float = 10.0  # nats of log L^γ below the best from where on a model with shaped noise has any
     deep_noise_slope: float = 0.1  # its standard deviation per nat of depth beyond that
+    deepest: float = 100.0  # nats of log L^γ that it sees: with the noise of more it would forget that a run is deep
     contest_growth: float = 1.2  # factor of the number of runs after which all models compete again
     contest_every: int = 5  # fits after which those do that were not far behind
     contest_margin: float = 30.0  # nats of score behind the best at which a model is far behind
@@ -88,10 +99,16 @@ class Tuning:
     # --- outputs (outputs, rough) ---
     few_outputs: int = 8  # outputs of one experiment that are modelled as they are, without principal components
     neglected: float = 1e-3  # summed variance, in squared noise, of the principal components left out
-    most_components: int = 60  # principal components of one experiment
+    most_components: int = 200  # principal components of one experiment: those that matter are not capped
     repeatable: float = 1e-5  # relative error of an output, in units of its spread, that a simulator may have
     positive_beyond: float = 3.0  # noise sd above zero from which on an observed value allows a logarithm
-    forms_every: int = 5  # runs after which kernel and logarithm of each output are chosen again
+    anew_every: int = 8  # runs after which logarithms, hyperparameters and stages are found anew, from nothing; or
+    anew_growth: float = 1.2  # factor of the number of runs after which they are, where that is later
+    final_steps: float = 4.0  # steps per parameter of the chains that end in posterior draws (scale)
+    lost: float = 1.0  # coefficient of variation of the evidence above which it is not known where the posterior is
+    lost_from: int = 16  # parameters from which on every second run then goes to the most probable point (scale)
+    small_population: int = 512  # most points of a population that is only on the way of a climb
+    warm_progress: float = 1.05  # factor of γ by which a population of the last climb must lead on to be gone on from
     output_margin: float = 1.5  # factor of the stated error: a kink in an output can fool its process
     output_least_runs: int = 20  # runs before outputs are compared with log-likelihoods
     output_compare_every: int = 5  # runs after which they are compared again
@@ -102,3 +119,12 @@ class Tuning:
     rough_inflation: float = 1.6  # factor of inflation from which on outputs are said to be rough
     disagreement: float = 3.0  # standard deviations between two evidences that are not chance
     vague: float = 0.3  # coefficient of variation above which the evidence by log-likelihoods contradicts nothing
+
+    # --- a coarse model (levels) ---
+    coarse_design: int = 8  # coarse runs for each parameter to begin with
+    coarse_growth: float = 1.3  # factor of the coarse runs after which their hyperparameters are searched again
+    most_coarse: int = 400  # coarse runs that are learned from: the next would cost our own time, and teach little
+    coarse_batch: int = 15  # most coarse runs between two fits
+    coarse_batch_cost: float = 0.15  # fine runs that those may cost
+    coarse_known: float = 0.3  # ε of the evidence's error due to the coarse model below which it gets no more runs
+    fewest_fine: int = 5  # fine runs without which a difference of levels is not believed (rms z 4 with three)

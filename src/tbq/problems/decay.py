@@ -27,7 +27,7 @@ def decay() -> Problem:
     prior = Prior(
         {"amplitude": stats.uniform(0.2, 2.8), "rate": stats.uniform(0.1, 2.9), "offset": stats.uniform(-0.5, 1.5)}
     )
-    likelihood = GaussianLikelihood(curve, OBSERVED, NOISE)
+    likelihood = GaussianLikelihood(curve, OBSERVED, NOISE, coordinates={"time": TIMES})
     return Problem("decay", "exponential decay, twenty data", prior, likelihood, Reference(24.556483304))
 
 

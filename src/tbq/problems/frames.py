@@ -20,7 +20,7 @@ def dof3() -> Problem:
         Mode("theta1 near 0.50", 0.694, lambda theta: theta[..., 0] < 0.58),
         Mode("theta1 near 0.66", 0.306, lambda theta: theta[..., 0] >= 0.58),
     )
-    likelihood = GaussianLikelihood(frequencies3, _MEASURED3, 0.05)
+    likelihood = GaussianLikelihood(frequencies3, _MEASURED3, 0.05, names=("f1", "f2", "f3"), units="Hz")
     return Problem(
         "dof3", "three-storey frame, two modes", prior, likelihood, Reference(float(np.log(7.52408e-04)), modes)
     )

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tbq.common.types import Array, BoolArray
+from tbq.common.types import Array
 from tbq.engine.records import Stop
 from tbq.evidence import moments
 from tbq.problem.evaluation import Status
 from tbq.problem.failures import longest_streak, words
+from tbq.report.left_out import left_out
 from tbq.result.result import Result
 
-_MORE_RUNS = "Give more runs (max_evaluations)"
-_RESUME = "Let it go on; a run with a journal is resumed by the same call."
-_FAILED_RUNS = "Look at the messages of the failed runs; tbq check runs the model once and explains what it saw."
+_MORE_RUNS = "Give more runs: `tbq resume DIR --max-evaluations N`, or the same call with a larger max_evaluations"
+_RESUME = "Let it go on: `tbq resume DIR`, or the same call with the same journal."
+_FAILED_RUNS = "Look at the messages of the failed runs; `tbq check` makes a few runs and explains what it saw."
 _PAUSED = (
     "Repair what is out of order (server, licence, disk, program, or the function itself) and make the same call, or "
     "`tbq resume`: points that were stopped are run again and do not count. Where it is theta that makes the model "
@@ -29,14 +30,14 @@ _PAUSED = (
 )
 
 _GRAVE = {"convergence", "evidence", "successful runs", "digits"}  # names without which the others hardly matter
-_RELEVANT_DEPTH = 10.0  # nats below the best run within which a run says something about the posterior
+_COMPARABLE = 0.3  # error of the log evidence up to which models can be compared by it
 _APART = 0.01  # nats between two floating-point numbers that blur an evidence
-_FLOOR = 0.02  # nats added to the standard deviation of a prediction
 _RULE_OF_THREE = 3.0
 _LAST = 10  # runs
 _OUTAGE = 5  # failures in a row that are alike
 _FEWEST = 5  # runs or weights from which nothing can be said
 _UNSURE = 0.5  # nats of standard deviation
+_TAIL = 0.005  # of a noise parameter's prior, beyond which the middle of its posterior is a contradiction
 _EDGE = 0.02  # fraction of the prior that counts as its edge
 _OUTERMOST = 1e-6  # quantile
 _PRIOR_POINTS = 2**12
@@ -51,7 +52,7 @@ class Finding:
     value: float
     threshold: float
     ok: bool
-    sentence: str  # what was seen
+    sentence: str  # what was seen, and whether that is well
     advice: str  # what to do about it where it is not ok
 
 
@@ -59,7 +60,10 @@ def findings(result: Result) -> tuple[Finding, ...]:
     """All that can be said of a result. What it does not hold, or its surrogate does not offer, is left out."""
     if result.surrogate is None:
         advice = {Stop.UNFINISHED: _RESUME, Stop.PAUSED: _PAUSED}.get(result.stop, _FAILED_RUNS)
-        return (Finding("successful runs", float(_count_ok(result)), 3.0, False, result.stop.value, advice),)
+        sentence = (
+            f"Nothing was learned: {_count_ok(result)} of {result.n_evaluations} runs succeeded. {result.stop.value}"
+        )
+        return (Finding("successful runs", float(_count_ok(result)), 3.0, False, sentence, advice),)
     return tuple(finding for check in _CHECKS for finding in check(result))
 
 
@@ -86,54 +90,39 @@ def unseen(result: Result) -> str:
     return f"No check can exclude modes that no run came near, such as one that takes up less than {size} of the prior."
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Log-likelihoods of the successful runs and what all the others say of each."""
-
-    found: Array  # (n,)
-    expected: Array  # (n,)
-    sd: Array  # (n,)
-
-    @property
-    def relevant(self) -> BoolArray:
-        """Runs that were, or were expected to be, near enough to the best one to matter."""
-        return np.maximum(self.found, self.expected) >= self.found.max() - _RELEVANT_DEPTH
-
-    @property
-    def scores(self) -> Array:
-        """By how many standard deviations each run was off."""
-        return (self.found - self.expected) / np.hypot(self.sd, _FLOOR)
-
-
-def left_out(result: Result) -> LeftOut | None:
-    """Each successful run against its prediction from all others; None where the surrogate does not offer it."""
-    predict = getattr(result.surrogate, "left_out", None)
-    runs = [e for e in result.evaluations if e.status is Status.OK]
-    if predict is None or not runs:
-        return None
-    # The surrogate may know more: outputs of runs without a likelihood, and itself where runs failed.
-    predicted = predict(result.prior.to_working(np.array([e.theta for e in runs])))
-    if predicted is None:
-        return None
-    mean, variance = predicted
-    return LeftOut(np.array([e.log_likelihood for e in runs]), mean, np.sqrt(variance))
-
-
 # --- the run ------------------------------------------------------------------------------------------------
 
 
 def convergence(result: Result) -> list[Finding]:
     """Did the run end because it knew enough?"""
-    more = f"{_MORE_RUNS}; with warm_start=result none of these is made again."
+    more = f"{_MORE_RUNS}; no finished run is made again."
     advice = {Stop.BUDGET: more, Stop.PAUSED: _PAUSED}.get(result.stop, _RESUME)
-    return [_at_least("convergence", float(result.converged), 1.0, result.stop.value, advice)]
+    good, bad = f"The run converged. {result.stop.value}", f"The run did not converge. {result.stop.value}"
+    return [_at_least("convergence", float(result.converged), 1.0, good, bad, advice)]
 
 
 def evidence_error(result: Result) -> list[Finding]:
     """Is the evidence known well enough to compare models by it?"""
     sd = result.log_evidence_sd
-    sentence = f"The log evidence is known to ±{sd:.2g}, the evidence within a factor of {np.exp(min(sd, 99.0)):.3g}."
-    return [_at_most("evidence", sd, 0.3, sentence, f"{_MORE_RUNS}, or a smaller tolerance.")]
+    known = f"The log evidence is known to ±{sd:.2g}"
+    good = f"{known}, well enough to compare models by it (±{_COMPARABLE:g})."
+    factor = f"a factor of {np.exp(min(sd, 99.0)):.3g}"
+    bad = f"{known}, the evidence within {factor}: too little to compare models by it (±{_COMPARABLE:g})."
+    return [_at_most("evidence", sd, _COMPARABLE, good, bad, _cure_of_error(result))]
+
+
+def _cure_of_error(result: Result) -> str:
+    """What makes the error of the evidence smaller, by its largest part."""
+    e = result.errors
+    parts = {"failures": e.failures, "monte_carlo": e.monte_carlo, "surrogate": max(e.surrogate, e.check)}
+    largest = max({**parts, "hyperparameters": e.hyperparameters}.items(), key=lambda part: part[1])[0]
+    if largest == "failures":
+        return f"Most of the error comes from runs that failed, which more runs do not cure. {_why_they_fail(result)}"
+    if largest == "monte_carlo":
+        return "Most of the error comes from sampling the surrogate: use a larger population, not more runs."
+    if result.converged:
+        return "Go on with a smaller tolerance: `tbq resume DIR --tolerance T`, or the same call with it."
+    return f"{_MORE_RUNS}."
 
 
 def failures(result: Result) -> list[Finding]:
@@ -141,8 +130,11 @@ def failures(result: Result) -> list[Finding]:
     if not any(e.status.is_failure for e in result.evaluations):
         return []
     fraction = -float(np.expm1(-result.errors.failures))
-    sentence = f"{_percent(fraction)} of the posterior lies next to runs that failed."
-    return [_at_most("failed runs", fraction, 0.05, sentence, _why_they_fail(result))]
+    count = sum(e.status.is_failure for e in result.evaluations)
+    failed = f"{count} of {result.n_evaluations} runs failed"
+    good = f"{failed}, away from the posterior: {_percent(fraction)} of it lies next to them."
+    bad = f"{failed}, and {_percent(fraction)} of the posterior lies next to them, where nothing is known."
+    return [_at_most("failed runs", fraction, 0.05, good, bad, _why_they_fail(result))]
 
 
 def _why_they_fail(result: Result) -> str:
@@ -165,7 +157,7 @@ def same_number(result: Result) -> list[Finding]:
         return []
     what = "numbers" if seen[0].size != 1 else f"number, {seen[0][0]:.6g}"
     advice = "Does the simulator read theta? If it does, these data say nothing about these parameters."
-    return [_at_least("constant", 0.0, 1.0, f"Every run returned the same {what}.", advice)]
+    return [_at_least("constant", 0.0, 1.0, "", f"Every run returned the same {what}, whatever theta was.", advice)]
 
 
 def lost_digits(result: Result) -> list[Finding]:
@@ -176,7 +168,7 @@ def lost_digits(result: Result) -> list[Finding]:
         return []
     sentence = f"The best log-likelihood is {best:.3g}, where floats lie {apart:.2g} apart: its digits are lost."
     advice = "Leave out a constant of the log-likelihood where its terms are added up; log_evidence is less by as much."
-    return [_at_most("digits", apart, _APART, sentence, advice)]
+    return [_at_most("digits", apart, _APART, "", sentence, advice)]
 
 
 # --- the surrogate ------------------------------------------------------------------------------------------
@@ -188,18 +180,17 @@ def leave_one_out(result: Result) -> list[Finding]:
     if runs is None or runs.relevant.sum() < _FEWEST:
         return []
     rms = _rms(runs.scores[runs.relevant])
-    sentence = (
-        f"Left out one at a time, the {runs.relevant.sum()} runs that matter lie {rms:.1f} standard deviations "
-        "from what the others say of them."
-    )
+    what = f"Left out one at a time, the {runs.relevant.sum()} runs that matter lie {rms:.1f} standard deviations"
+    good = f"{what} from what the others predict, as they should (up to 2)."
+    bad = f"{what} from what the others predict, more than the 2 of a surrogate that can be believed."
     advice = f"{_MORE_RUNS}; if it stays, the log-likelihood is noisy, has jumps or is rougher than the kernel."
-    return [_at_most("leave-one-out", rms, 2.0, sentence, advice)]
+    return [_at_most("leave-one-out", rms, 2.0, good, bad, advice)]
 
 
 def objections(result: Result) -> list[Finding]:
     """Did the engine itself find something against its surrogate?"""
     advice = f"{_MORE_RUNS}, or learn the log-likelihood itself (surrogate='log_likelihood') and compare."
-    return [_at_most("surrogate", 1.0, 0.0, note, advice) for note in result.notes]
+    return [_at_most("surrogate", 1.0, 0.0, "", note, advice) for note in result.notes]
 
 
 def predictions(result: Result) -> list[Finding]:
@@ -208,10 +199,9 @@ def predictions(result: Result) -> list[Finding]:
     if len(last) < _FEWEST:
         return []
     rms = _rms(last)
-    sentence = f"The last {len(last)} runs that matter came {rms:.1f} standard deviations from their predictions."
-    return [
-        _at_most("predictions", rms, 3.0, sentence, f"{_MORE_RUNS}: the surrogate is still learning something new.")
-    ]
+    what = f"The last {len(last)} runs that matter came {rms:.1f} standard deviations from their predictions"
+    good, bad = f"{what}, as they should (up to 3).", f"{what}, more than 3: the surrogate still learns something new."
+    return [_at_most("predictions", rms, 3.0, good, bad, f"{_MORE_RUNS}, until new runs no longer surprise it.")]
 
 
 def unsure_mass(result: Result) -> list[Finding]:
@@ -220,8 +210,11 @@ def unsure_mass(result: Result) -> list[Finding]:
     assert surrogate is not None
     spread = surrogate.log_ratio_diagonal(surrogate.at(result.prior.to_working(result.samples)), 1.0)
     fraction = float(np.mean(spread > _UNSURE**2))
-    sentence = f"In {_percent(fraction)} of the posterior the log-likelihood is known to no better than ±{_UNSURE:g}."
-    return [_at_most("unsure mass", fraction, 0.4, sentence, f"{_MORE_RUNS}; if that does not help, reduce its noise.")]
+    where = f"in {_percent(1.0 - fraction)} of the posterior"
+    good = f"The log-likelihood is known to ±{_UNSURE:g} or better {where} (at least 60 %)."
+    bad = f"The log-likelihood is known to ±{_UNSURE:g} or better only {where}; it should be 60 %."
+    advice = f"{_MORE_RUNS}; if that does not help, the log-likelihood is noisy: reduce its noise."
+    return [_at_most("unsure mass", fraction, 0.4, good, bad, advice)]
 
 
 def other_surrogates(result: Result) -> list[Finding]:
@@ -238,10 +231,9 @@ def other_surrogates(result: Result) -> list[Finding]:
     if not shifts:
         return []
     largest = float(np.max(shifts))
-    sentence = f"Surrogates with other hyperparameters move the posterior means by up to {largest:.2g} of their sd."
-    return [
-        _at_most("other surrogates", largest, 0.5, sentence, f"{_MORE_RUNS}: too few to tell the surrogates apart.")
-    ]
+    what = f"Surrogates as plausible as this one move a posterior mean by {largest:.2g} of its sd"
+    good, bad = f"{what} at most, which is little (0.5).", f"{what}, more than 0.5: which one is right is not known."
+    return [_at_most("other surrogates", largest, 0.5, good, bad, f"{_MORE_RUNS}, which tell the surrogates apart.")]
 
 
 # --- sampling -----------------------------------------------------------------------------------------------
@@ -251,15 +243,18 @@ def quadrature(result: Result) -> list[Finding]:
     """Do enough points carry the evidence?"""
     if len(result.weights) < _FEWEST:
         return []
-    size, k = moments.effective_sample_size(result.weights), tail_index(result.weights)
+    size, k = moments.effective_sample_size(result.weights), moments.tail_index(result.weights)
     advice = "Use a larger population; if it stays, the posterior has a part that no population has reached."
+    rests = f"The evidence is summed over {size:.0f} effective points"
+    weights = f"The weights of the points that carry the evidence have a tail index of {k:.2f}"
     return [
-        _at_least("quadrature", size, 400.0, f"The evidence rests on {size:.0f} effective points.", advice),
+        _at_least("quadrature", size, 400.0, f"{rests}, enough (400).", f"{rests}, too few (400).", advice),
         _at_most(
             "quadrature's tail",
             k,
             0.7,
-            f"The tail of their weights, which should be light, has index k = {k:.2f}.",
+            f"{weights}: no few of them rule (up to 0.7).",
+            f"{weights}, above 0.7: a few of them rule, and the sum is not to be believed.",
             advice,
         ),
     ]
@@ -269,37 +264,20 @@ def stages(result: Result) -> list[Finding]:
     """Did every stage's population move, stay diverse and lead to the next?"""
     advice = "Use a larger population or chain_length; a smaller temper_cov makes gentler stages."
 
-    def worst(name: str, values: list[float], threshold: float, words: Callable[[float], str]) -> Finding:
+    def worst(name: str, values: list[float], least: float, verb: str, of_what: str) -> Finding:
+        amount = _percent if least < 1.0 else "{:.0f}".format
         i = int(np.argmin(values))
-        return _at_least(name, values[i], threshold, f"In stage {i + 1}, the worst, {words(values[i])}.", advice)
+        needed = f"({amount(least)} are needed)"
+        good = f"Every stage {verb} at least {amount(values[i])} {of_what} {needed}."
+        bad = f"Stage {i + 1} {verb} only {amount(values[i])} {of_what} {needed}."
+        return _at_least(name, values[i], least, good, bad, advice)
 
     of = result.stages
     return [
-        worst("weights", [s.effective_sample_size for s in of], 100.0, lambda v: f"{v:.0f} effective points led on"),
-        worst("acceptance", [s.acceptance for s in of], 0.1, lambda v: f"{_percent(v)} of the moves were accepted"),
-        worst("diversity", [s.unique for s in of], 0.8, lambda v: f"{_percent(v)} of the points moved"),
+        worst("weights", [s.effective_sample_size for s in of], 100.0, "kept", "effective points"),
+        worst("acceptance", [s.acceptance for s in of], 0.1, "accepted", "of its moves"),
+        worst("diversity", [s.unique for s in of], 0.8, "moved", "of its points"),
     ]
-
-
-def tail_index(weights: Array) -> float:
-    """k̂ of a generalised Pareto distribution fitted to the largest weights (Zhang and Stephens 2009, as in PSIS).
-
-    Below 0.5 their variance is finite; above 0.7 the sum they make is not to be believed. Equal weights have no tail.
-    """
-    ordered = np.sort(weights)
-    n = int(min(0.2 * len(ordered), 3.0 * np.sqrt(len(ordered))))
-    tail = ordered[-n:] - ordered[-n - 1] if n else ordered
-    tail = tail[tail > 1e-12 * ordered[-1]]
-    if len(tail) < _FEWEST:
-        return 0.0
-    m = 30 + int(np.sqrt(len(tail)))
-    quarter = tail[int(len(tail) / 4 + 0.5) - 1]
-    b = 1.0 / tail[-1] + (1.0 - np.sqrt(m / (np.arange(1, m + 1) - 0.5))) / (3.0 * quarter)
-    b[b == 0.0] = 1e-9 / tail[-1]  # an exponential tail, where the ratio of b and k has only a limit
-    k = np.mean(np.log1p(-b[:, None] * tail), axis=1)
-    _, fraction = moments.normalise(len(tail) * (np.log(-b / k) - k - 1.0))
-    estimate = float(np.mean(np.log1p(-(fraction @ b) * tail)))
-    return (len(tail) * estimate + 5.0) / (len(tail) + 10.0)  # ten observations' worth of prior at one half
 
 
 # --- the prior ----------------------------------------------------------------------------------------------
@@ -318,23 +296,54 @@ def bounds(result: Result) -> list[Finding]:
     if not fractions:
         return []
     fraction, side, name = max(fractions)
-    sentence = f"At most {_percent(fraction)} of the posterior lies at an end of the prior, the {side} one of {name}."
+    good = f"The posterior does not lean against an end of the prior: at most {_percent(fraction)} of it lies at one."
+    bad = (
+        f"{_percent(fraction)} of the posterior lies at the {side} end of the prior of {name}, against which it leans."
+    )
     advice = f"Widen the prior of {name} if values beyond are possible; otherwise doubt the model or the data."
-    return [_at_most("prior's ends", fraction, 0.2, sentence, advice)]
+    return [_at_most("prior's ends", fraction, 0.2, good, bad, advice)]
+
+
+def noise(result: Result) -> list[Finding]:
+    """Has a noise parameter collapsed to nothing, or escaped: out into a tail of its prior, where that is not bounded?
+
+    How far out the middle of its posterior lies is measured by the prior's probability of what lies beyond.
+    """
+    first = result.prior.simulated.dim
+    found = []
+    for name, draws in zip(result.prior.names[first:], result.samples.T[first:], strict=True):
+        marginal, middle = result.prior.marginals[name], float(np.median(draws))
+        found += [(float(marginal.cdf(middle)), "small", name), (float(marginal.sf(middle)), "large", name)]
+    if not found:
+        return []
+    beyond, side, name = min(found)
+    good = (
+        f"The noise parameters lie where their priors expect them: {name} is the farthest out, {_percent(beyond)} in."
+    )
+    bad = f"{name} is so {side} that its prior has only {100 * beyond:.2g} % beyond: the data contradict it."
+    advice = {
+        "small": f"Noise that vanishes has been explained away: has {name} data of its own? Raise its least value.",
+        "large": f"A large {name} stands for what the model lacks: doubt the model, or allow for a discrepancy.",
+    }[side]
+    return [_at_least("noise", beyond, _TAIL, good, bad, advice)]
 
 
 def coverage(result: Result) -> list[Finding]:
     """Is there a part of the prior where nobody looked? A surrogate may be sure of what it has never seen."""
     runs = np.array([e.theta for e in result.evaluations if not e.status.is_failure])
-    draws = np.sort(result.prior.sample(_PRIOR_POINTS, 0, "sobol"), axis=0)
+    prior = result.prior.simulated
+    draws = np.sort(prior.sample(_PRIOR_POINTS, 0, "sobol"), axis=0)
     gaps = []
-    for name, values, ordered in zip(result.prior.names, runs.T, draws.T, strict=True):
+    for name, values, ordered in zip(prior.names, runs.T, draws.T, strict=True):
         levels = np.searchsorted(ordered, np.sort(values)) / len(ordered)
         gaps.append((float(np.max(np.diff(levels, prepend=0.0, append=1.0))), name))
     gap, name = max(gaps)
-    sentence = f"No parameter has more than {_percent(gap)} of its prior in one piece without any run; {name} has that."
+    good = f"Runs cover the prior: the largest piece without any is {_percent(gap)} of that of {name} (up to 25 %)."
+    bad = (
+        f"In one piece, {_percent(gap)} of the prior of {name} has no run at all, more than 25 %: nobody looked there."
+    )
     advice = f"Begin with more runs over the whole prior (n_initial), or narrow the prior of {name}."
-    return [_at_most("coverage", gap, 0.25, sentence, advice)]
+    return [_at_most("coverage", gap, 0.25, good, bad, advice)]
 
 
 _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
@@ -348,6 +357,7 @@ _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
     quadrature,
     stages,
     bounds,
+    noise,
     coverage,
     failures,
     same_number,
@@ -359,12 +369,16 @@ def _count_ok(result: Result) -> int:
     return sum(e.status is Status.OK for e in result.evaluations)
 
 
-def _at_most(name: str, value: float, threshold: float, sentence: str, advice: str) -> Finding:
-    return Finding(name, value, threshold, bool(value <= threshold), sentence, advice)
+def _at_most(name: str, value: float, threshold: float, good: str, bad: str, advice: str) -> Finding:
+    """A finding that is well up to the threshold, and the sentence for either case."""
+    ok = bool(value <= threshold)
+    return Finding(name, value, threshold, ok, good if ok else bad, advice)
 
 
-def _at_least(name: str, value: float, threshold: float, sentence: str, advice: str) -> Finding:
-    return Finding(name, value, threshold, bool(value >= threshold), sentence, advice)
+def _at_least(name: str, value: float, threshold: float, good: str, bad: str, advice: str) -> Finding:
+    """A finding that is well from the threshold on, and the sentence for either case."""
+    ok = bool(value >= threshold)
+    return Finding(name, value, threshold, ok, good if ok else bad, advice)
 
 
 def _rms(x: Array) -> float:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from tbq.common.types import Array
-from tbq.common.words import duration, nats, printable
+from tbq.common.words import duration, nats, printable, value_and_sd
 from tbq.evidence.moments import mean_and_sd
 from tbq.problem.evaluation import Status
 from tbq.report import diagnostics
 from tbq.report.diagnostics import Finding
+from tbq.result.modes import maximum
 from tbq.result.result import Result
 
 _PRIOR_DRAWS = 2**12
-_STEP = 1e-4  # of differences, in working coordinates
-_REFUSED = 1e25  # outside the prior
-_COLUMN = 10  # characters
+_COLUMN = 9  # characters
+_WIDTH = 80  # characters of a line: what every terminal has
+_HEAD = 15  # characters of a heading
+_LISTED = 8  # outputs whose coarse model is described one by one
 _NO_DIGITS = 1e15  # a logarithm that has none after the point: only the power of ten is known
 
 
@@ -48,7 +51,7 @@ def marginals(result: Result) -> list[Marginal]:
     before = _interval(result.prior.sample(_PRIOR_DRAWS, 0, "sobol"))
     after = _interval(result.samples)
     moments = zip(*mean_and_sd(result.samples), np.median(result.samples, axis=0), strict=True)
-    columns = zip(result.prior.labels, moments, after.T, mode(result), before.T, strict=True)
+    columns = zip(result.prior.labels, moments, after.T, maximum(result), before.T, strict=True)
     return [
         Marginal(
             label,
@@ -62,32 +65,6 @@ def marginals(result: Result) -> list[Marginal]:
         )
         for label, (mean, sd, median), (low, high), best, (prior_low, prior_high) in columns
     ]
-
-
-def mode(result: Result) -> Array:
-    """Where the posterior density is highest: the best of the draws, climbed from."""
-    surrogate, prior = result.surrogate, result.prior
-    assert surrogate is not None
-
-    def log_density(z: Array) -> Array:
-        value = prior.log_density(prior.from_working(z))
-        inside = np.isfinite(value)
-        value[inside] += surrogate.log_mean(surrogate.at(z[inside]), 1.0)
-        return np.where(inside, value, -_REFUSED)
-
-    def descent(z: Array) -> tuple[float, Array]:
-        steps = _STEP * np.eye(len(z))
-        values = -log_density(np.vstack([z, z + steps, z - steps]))
-        ahead, behind = values[1 : len(z) + 1], values[len(z) + 1 :]
-        slope = (ahead - behind) / (2.0 * _STEP)
-        return values[0], np.where(np.maximum(ahead, behind) < 0.5 * _REFUSED, slope, 0.0)
-
-    z = prior.to_working(result.samples)
-    start = z[int(np.argmax(log_density(z)))]
-    limits = list(zip(*prior.working_bounds, strict=True))
-    climbed = optimize.minimize(descent, start, jac=True, method="L-BFGS-B", bounds=limits).x
-    best = max(start, climbed, key=lambda point: log_density(point[None, :])[0])
-    return prior.from_working(best[None, :])[0]
 
 
 def _rounded(value: float, sd: float) -> float:
@@ -104,7 +81,14 @@ def error_parts(result: Result) -> dict[str, float]:
     e = result.errors
     parts = {"surrogate": e.surrogate} if e.surrogate >= e.check else {"surrogate, by check runs": e.check}
     parts |= {"hyperparameters": e.hyperparameters, "Monte Carlo": e.monte_carlo}
-    return parts | ({"failures": e.failures} if e.failures else {})
+    parts |= {"failures": e.failures} if e.failures else {}
+    return parts | ({"not yet found": e.unsettled} if e.unsettled else {})
+
+
+def log_evidence(result: Result) -> str:
+    """With its error: four digits after the point, fewer where the error is of some nats."""
+    value, sd = result.log_evidence, result.log_evidence_sd
+    return value_and_sd(value, sd) if sd >= 1.0 else f"{nats(value)} ± {nats(sd)}"
 
 
 def outcomes(result: Result) -> str:
@@ -115,9 +99,24 @@ def outcomes(result: Result) -> str:
 
 def times(result: Result) -> str:
     """Where the time went."""
-    simulator = sum(e.seconds for e in result.evaluations)
+    simulator = sum(e.seconds for e in (*result.evaluations, *result.coarse))
     return f"{duration(simulator)} in the log-likelihood" + (
         f", {duration(result.seconds)} in tbq" * (result.seconds > 0)
+    )
+
+
+def levels(result: Result) -> str:
+    """What each level cost, and what the coarse model was worth; nothing where there is none."""
+    if not result.coarse:
+        return ""
+    failed = sum(e.status.is_failure for e in result.coarse)
+    wrong = f" ({failed} of which failed)" if failed else ""
+    used = [f"{name} ρ = {u[0]:.3g} ± {u[1]:.2g}" for name, u in result.coarse_use.items() if not isinstance(u, str)]
+    listed = ", ".join(used[:_LISTED]) + (f" and {len(used) - _LISTED} more" if len(used) > _LISTED else "")
+    worth = f"used for {len(used)} of {len(result.coarse_use)}: {listed}" if used else "of no use: it was not used"
+    return (
+        f"{result.n_evaluations} fine runs and {result.n_coarse} coarse ones{wrong}, which cost "
+        f"{result.coarse_cost:.2g} each: {result.cost:.3g} fine runs in all. The coarse model was {worth}."
     )
 
 
@@ -125,6 +124,14 @@ def opening(result: Result) -> str:
     """How the run ended."""
     word = "Converged" if result.converged else "Not converged"
     return f"{word} after {result.n_evaluations} evaluations. {result.stop.value}"
+
+
+def in_force(result: Result) -> str:
+    """The settings that a user chooses, as they were at the end."""
+    options = result.options
+    asked, used = options["tolerance"][1], options["tolerance_in_use"][1]
+    strict = "" if np.isclose(asked, used) else f" ({used:.3g} where outputs are learned)"
+    return f"tolerance {asked:.3g}{strict}, at most {options['max_evaluations']} runs, seed {result.seed}"
 
 
 def stage_rows(result: Result) -> list[list[str]]:
@@ -156,37 +163,105 @@ def evidence(result: Result) -> str:
     return f"{number}, coefficient of variation " + (f"{100 * cov:.1f} %" if cov < 10.0 else "above 1000 %")
 
 
+def as_dict(result: Result) -> dict[str, Any]:
+    """What was found, for programs: numbers, findings and what is in force."""
+    found = diagnostics.findings(result)
+    return {
+        "converged": result.converged,
+        "stop": result.stop.name.lower(),
+        "sentence": opening(result),
+        "verdict": diagnostics.verdict(found),
+        "log_evidence": result.log_evidence,
+        "log_evidence_sd": result.log_evidence_sd,
+        "error_parts": error_parts(result),
+        "n_evaluations": result.n_evaluations,
+        "n_coarse": result.n_coarse,
+        "cost": result.cost,
+        "coarse_use": {k: u if isinstance(u, str) else list(u) for k, u in result.coarse_use.items()},
+        "outcomes": dict(Counter(str(e.status) for e in result.evaluations)),
+        "seed": result.seed,
+        "options": dict(result.options),
+        "outage": result.outage,
+        "parameters": {
+            name: {k: v for k, v in asdict(row).items() if k != "label"}
+            for name, row in zip(result.prior.names, marginals(result), strict=False)
+        },
+        "findings": [asdict(f) for f in found],
+        "notes": list(result.notes),
+    }
+
+
 # --- plain text ---------------------------------------------------------------------------------------------
 
 
 def text(result: Result) -> str:
-    """The whole account for a terminal."""
+    """The whole account for a terminal, within 80 columns."""
     found = diagnostics.findings(result)
-    lines = [opening(result), diagnostics.verdict(found), ""]
+    lines = [*_wrapped(opening(result)), *_wrapped(diagnostics.verdict(found)), ""]
     if result.surrogate is not None:
-        lines += [*_evidence(result), "", *_marginals(result), "", *_stages(result), ""]
-    return "\n".join([*lines, *_runs(result), *_against(found), "", diagnostics.unseen(result)])
+        lines += [*_evidence(result), "", *_marginals(result), *_modes(result), "", *_stages(result), ""]
+    lines += [*_runs(result), *_against(found), "", *_wrapped(diagnostics.unseen(result))]
+    return printable("\n".join(lines))  # messages and notes may be of a simulator, or of who knows what file
+
+
+def _wrapped(sentence: str, first: str = "", then: str = "") -> list[str]:
+    """A sentence in lines, what is before the first and what before the others; words longer than a line stay whole."""
+    return textwrap.wrap(
+        sentence,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=then,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _headed(head: str, sentence: str) -> list[str]:
+    return _wrapped(sentence, f"{head:<{_HEAD}}", " " * _HEAD)
 
 
 def _evidence(result: Result) -> list[str]:
     assert result.surrogate is not None
+    parts = ", ".join(f"{name} {nats(sd)}" for name, sd in error_parts(result).items())
     return [
-        f"log evidence   {nats(result.log_evidence)} ± {nats(result.log_evidence_sd)}",
+        f"log evidence   {log_evidence(result)}",
         f"evidence       {evidence(result)}",
-        "error parts    " + ", ".join(f"{name} {nats(sd)}" for name, sd in error_parts(result).items()),
-        f"surrogate      {result.surrogate.description}",
+        *_headed("error parts", parts),
+        *_headed("surrogate", result.surrogate.description),
+        *(_headed("in force", in_force(result)) if result.options else []),
     ]
 
 
 def _marginals(result: Result) -> list[str]:
-    rows = marginals(result)
-    width = max(9, *(len(row.label) for row in rows))
     heads = ("mean", "sd", "5 %", "median", "95 %", "mode", "narrowed")
-    lines = [f"{'parameter':<{width}} " + " ".join(f"{h:>{_COLUMN}}" for h in heads)]
-    for row in rows:
+    lines = ["parameter " + " ".join(f"{h:>{_COLUMN}}" for h in heads)]
+    for row in marginals(result):
         numbers = (row.mean, row.sd, row.low, row.median, row.high, row.mode)
-        cells = [f"{v:>{_COLUMN}.4g}" for v in numbers] + [f"{f'{100 * row.narrowed:.0f} %':>{_COLUMN}}"]
-        lines.append(f"{row.label:<{width}} " + " ".join(cells))
+        cells = [_cell(v) for v in numbers] + [f"{f'{round(100 * row.narrowed)} %':>{_COLUMN}}"]
+        if len(row.label) > _COLUMN:  # on a line of its own
+            lines.append(row.label)
+        lines.append(f"{row.label if len(row.label) <= _COLUMN else '':<{_COLUMN}} " + " ".join(cells))
+    return lines
+
+
+def _cell(value: float) -> str:
+    """To four digits, or as many as there is room for."""
+    short = next((s for digits in (4, 3, 2) if len(s := f"{value:.{digits}g}") <= _COLUMN), f"{value:.2g}")
+    return f"{short:>{_COLUMN}}"
+
+
+def _modes(result: Result) -> list[str]:
+    """What the table above hides where the posterior is in pieces."""
+    found = result.modes
+    if len(found) < 2:
+        return []
+    lines = ["", *_headed("modes", f"{len(found)}, of mass " + ", ".join(f"{100 * m.mass:.0f} %" for m in found))]
+    for number, mode in enumerate(found, 1):
+        where = ", ".join(
+            f"{name} {c:.4g} ± {w:.2g}" for name, c, w in zip(result.prior.names, mode.centre, mode.width, strict=True)
+        )
+        best = "no run near" if mode.best_run is None else f"best run {mode.best_run.id}"
+        lines += _wrapped(f"{where}; {best}", f"  mode {number}: ", "    ")
     return lines
 
 
@@ -199,12 +274,27 @@ def _stages(result: Result) -> list[str]:
 
 
 def _runs(result: Result) -> list[str]:
+    """What was run; the messages of others are shown as they came, but for what a terminal would obey."""
     messages = [e.message for e in result.evaluations if e.message]
-    last = [f"last message   {printable(messages[-1])}"] if messages else []
-    paused = [f"paused for     {printable(result.outage)}"] if result.outage else []
-    return [f"evaluations    {outcomes(result)}; {times(result)}", *last, *paused]
+    last = _said("last message", messages[-1]) if messages else []
+    paused = _said("paused for", result.outage) if result.outage else []
+    below = _headed("levels", levels(result)) if result.coarse else []
+    return [*_headed("evaluations", f"{outcomes(result)}; {times(result)}"), *below, *last, *paused]
+
+
+def _said(head: str, message: str) -> list[str]:
+    """What others said, line by line; a line that is too long goes on in the next."""
+    first, *others = message.splitlines() or [""]
+    lines = _headed(head, first)
+    for line in others:
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += _wrapped(line.lstrip(), indent, f"{indent}  ") if len(line) > _WIDTH else [line]
+    return lines
 
 
 def _against(found: tuple[Finding, ...]) -> list[str]:
-    lines = [f"{f.name}: {f.sentence}\n    {f.advice}" for f in found if not f.ok]
-    return ["", *lines] if lines else []
+    lines = []
+    for f in found:
+        if not f.ok:
+            lines += ["", *_wrapped(f"{f.name}: {f.sentence}"), *_wrapped(f.advice, "    ", "    ")]
+    return lines

@@ -192,4 +192,4 @@ def made(kind: type[T], d: Description) -> T:
     for name, value in d.items():
         if isinstance(value, bool) or not isinstance(value, types[name]):
             raise DamagedError(f"{name} of a {kind.__name__} is {one_line(repr(value), 40)}")
-    return kind(**d)
+    return kind(**{k: float(v) if float in types[k] else v for k, v in d.items()})

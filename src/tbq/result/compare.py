@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import special
 
+from tbq.common import markup
 from tbq.common.arguments import generator, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike
@@ -78,9 +80,11 @@ class Comparison:
         n: int = 100,
         *,
         noise: predict.Noise = "auto",
+        discrepancy: bool = True,
         executor: ExecutorLike | None = None,
         vectorized: bool = False,
         seed: Seed = None,
+        rng: Seed = None,
     ) -> predict.Prediction:
         """Model-averaged prediction: ``n`` runs, shared among the models by their probabilities.
 
@@ -91,13 +95,20 @@ class Comparison:
         if models is not None and set(models) != set(self.names):
             wanted, got = ", ".join(self.names), ", ".join(models)
             raise ArgumentError(f"Comparison.predict: models must be functions for {wanted}; got {got}")
-        rng = generator("Comparison.predict", seed)
+        draws = generator("Comparison.predict", seed, rng)
         parts = []
         for (name, result), count in zip(self.results.items(), _counts(self.probabilities, n), strict=True):
             if count:
                 model = None if models is None else models[name]
                 part = predict.predict(
-                    result, model, count, noise=noise, executor=executor, vectorized=vectorized, seed=rng
+                    result,
+                    model,
+                    count,
+                    noise=noise,
+                    discrepancy=discrepancy,
+                    executor=executor,
+                    vectorized=vectorized,
+                    seed=draws,
                 )
                 parts.append(part)
         return predict.joint(parts)
@@ -122,6 +133,25 @@ class Comparison:
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        chances = zip(self.names, self.probabilities, strict=True)
+        return f"<Comparison: {', '.join(f'{name} {_chance(chance)}' for name, chance in chances)}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for each model, the best first, and the verdicts."""
+        low, high = self.probability_interval()
+        rows = [
+            [
+                name,
+                f"{nats(r.log_evidence, 3)} ± {nats(r.log_evidence_sd, 3)}",
+                f"{_chance(self.probabilities[i])} ({_chance(low[i])} to {_chance(high[i])})",
+            ]
+            for i, (name, r) in enumerate(self.results.items())
+        ]
+        verdicts = [self.verdict(self.names[0], other) for other in self.names[1:]]
+        heads = ["model", "log evidence", "probability (90 %)"]
+        return markup.table(heads, rows) + markup.paragraphs(*verdicts, self.note)
+
     def plot(self, axes: Any = None) -> Any:
         """Log-evidences with two standard deviations and, on a second pair of axes, probabilities (90 % intervals)."""
         from tbq.report import plots
@@ -132,13 +162,19 @@ class Comparison:
         frame = {"yticks": rows, "yticklabels": self.names, "ylim": (-0.6, len(rows) - 0.4)}
         low, high = self.probability_interval()
         middle = np.clip(self.probabilities, low, high)
-        style = {"fmt": "o", "color": "#0072B2", "capsize": 4}
+        style = {"fmt": "o", "color": "#0072b2", "capsize": 4}
         axes[0].errorbar(self.log_evidence, rows, xerr=2.0 * self.log_evidence_sd, **style)
         axes[0].set(xlabel="log evidence ± 2 sd", **frame)
-        axes[1].barh(rows, self.probabilities, height=0.5, color="#56B4E9")
-        axes[1].errorbar(middle, rows, xerr=[middle - low, high - middle], fmt="none", color="black", capsize=4)
+        axes[1].barh(rows, self.probabilities, height=0.5, color="#56b4e9")
+        axes[1].errorbar(middle, rows, xerr=[middle - low, high - middle], fmt="none", color="#1d2430", capsize=4)
         axes[1].set(xlabel="probability, 90 % interval", xlim=(0.0, 1.0), **frame)
         return axes
+
+    def report(self, path: str | Path, *, title: str = "") -> None:
+        """Write it all, with pictures, to one HTML file that needs nothing else; or a PDF, by a browser."""
+        from tbq.report.comparison import write
+
+        write(self, path, title=title)
 
     def _result(self, name: str) -> Result:
         if name not in self.results:
@@ -167,6 +203,23 @@ def compare(
         Name → probability of the model before the data; equal where they are not given. They need not sum to one.
     assume_normalized
         Says that likelihoods that tbq cannot judge are densities of the data, all factors included.
+
+    Returns
+    -------
+    Comparison
+        ``print`` it; ``probabilities``, ``log_bayes_factor`` and ``verdict`` have the numbers.
+
+    Raises
+    ------
+    TbqError
+        Where evidences cannot be compared: other data, other missing factors, a run that found none.
+
+    Examples
+    --------
+    >>> prior = tbq.Prior({"k": stats.uniform(0.0, 2.0)})
+    >>> fit = lambda sd: tbq.infer(tbq.GaussianLikelihood(lambda theta: theta, [1.2], sd), prior, seed=0)
+    >>> tbq.compare({"precise": fit(0.1), "rough": fit(1.0)}).names
+    ('precise', 'rough')
     """
     results = dict(results) if isinstance(results, Mapping) else {}
     if len(results) < 2:
@@ -210,7 +263,7 @@ def _grade(log_factor: float) -> int:
 
 
 def _check_data(results: Mapping[str, Result]) -> None:
-    data = {name: np.sort(r.likelihood.observed) for name, r in results.items() if r.likelihood is not None}
+    data = {name: np.sort(r.likelihood.data) for name, r in results.items() if r.likelihood is not None}
     first = next(iter(data), "")
     for name, observed in data.items():
         if not np.array_equal(observed, data[first]):

@@ -12,6 +12,7 @@ import numpy as np
 
 from tbq.common.errors import MissingDependencyError, TbqError
 from tbq.common.types import Array
+from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.result.result import Result
 
@@ -47,8 +48,19 @@ def to_datatree(result: Result) -> Any:
         "prior": _parameters(xarray, result.prior, result.prior.sample(_PRIOR_DRAWS, seed=0)),
     }
     if result.likelihood is not None:
-        groups["observed_data"] = xarray.Dataset({"observed": ("datum", result.likelihood.observed)})
+        groups["observed_data"] = _observed(xarray, result.likelihood)
     return xarray.DataTree.from_dict({"/": xarray.Dataset(attrs=facts), **groups})
+
+
+def _observed(xarray: Any, likelihood: GaussianLikelihood) -> Any:
+    """The data under the user's names, with their units and coordinates where there are some."""
+    coordinates: dict[str, Any] = {"datum": list(likelihood.names)}
+    if any(likelihood.units):
+        coordinates["unit"] = ("datum", list(likelihood.units))
+    where = [e.labels.coordinates for e in likelihood.experiments if e.labels.coordinates is not None]
+    if len(where) == len(likelihood.experiments):
+        coordinates["coordinate"] = ("datum", np.concatenate(where))
+    return xarray.Dataset({"observed": ("datum", likelihood.observed)}, coords=coordinates)
 
 
 def to_arviz(result: Result) -> Any:
@@ -72,12 +84,28 @@ def to_csv(result: Result, path: str | Path) -> None:
     write_csv(path, [*result.prior.names, "log_density"], columns)
 
 
-def write_csv(path: str | Path, names: Sequence[str], columns: Array) -> None:
-    """Columns under their names, whatever those have in them."""
+def runs_to_csv(result: Result, path: str | Path) -> None:
+    """Every run: number, stage, origin, status, log-likelihood, seconds, message, and a column per parameter."""
+    table = result.evaluations_table()
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(names)
-        rows.writerows(columns.tolist())
+        rows.writerow(table)
+        rows.writerows(zip(*table.values(), strict=True))
+
+
+def write_csv(path: str | Path, names: Sequence[str], columns: Array) -> None:
+    """Columns under their names, whatever those have in them; whole or not at all."""
+    path = Path(path)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(names)
+            rows.writerows(columns.tolist())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _parameters(xarray: Any, prior: Prior, draws: Array, attributes: dict[str, Any] | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from tbq.common.errors import TbqError
 from tbq.common.types import Array, ArrayLike
 from tbq.evidence import importance
 from tbq.evidence.moments import systematic_resample
-from tbq.problem.prior import Method, Prior, Seed
+from tbq.problem.prior import Method, Prior, Seed, as_rows
 
 if TYPE_CHECKING:
     from tbq.result.result import Result
@@ -45,15 +46,54 @@ class PosteriorPrior(Prior):
     def __repr__(self) -> str:
         return f"PosteriorPrior({', '.join(self.names)}; from {self.result.n_evaluations} evaluations)"
 
-    def sample(self, n: int, seed: Seed = None, method: Method = "random") -> Array:
+    def sample(self, n: int, seed: Seed = None, method: Method = "random", *, rng: Seed = None) -> Array:
         """``n`` posterior draws. ``method`` is accepted for the sake of :class:`Prior`; the draws are random."""
-        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed)
+        n, rng = whole("Prior.sample: n", n, 0), generator("Prior.sample", seed, rng)
         z = self._mixture.sample(4 * n + 64, rng)
         log_weights = self.log_density_working(z) - self._mixture.log_density(z)
         weights = np.exp(log_weights - log_weights.max())
         return self.from_working(z[rng.permutation(systematic_resample(weights, n, rng))])
 
+    @property
+    def simulated(self) -> Prior:
+        return self if self.result.prior.simulated is self.result.prior else self._simulated
+
+    @cached_property
+    def _simulated(self) -> Prior:
+        return SimulatedPart(self)
+
     def log_density(self, theta: ArrayLike) -> Array:
         if "result" not in self.__dict__:  # while the first prior is being rebuilt
             return super().log_density(theta)
         return self.result.log_density(theta)
+
+
+class SimulatedPart(Prior):
+    """The simulator's parameters of a posterior that has noise parameters too: its marginal, by the fitted mixture."""
+
+    is_computed = True
+
+    def __init__(self, posterior: PosteriorPrior) -> None:
+        first = posterior.result.prior.simulated
+        super().__init__(first.marginals, correlation=first.correlation, constraint=first.constraint, units=first.units)
+        self.axes = posterior.axes[: first.dim]
+        self._posterior, self._first = posterior, first
+        self._marginal = posterior._mixture.marginal(first.dim)
+
+    def __repr__(self) -> str:
+        return f"{self._posterior!r}, those of the simulator"
+
+    def sample(self, n: int, seed: Seed = None, method: Method = "random", *, rng: Seed = None) -> Array:
+        """``n`` posterior draws, at random whatever the ``method``."""
+        return self._posterior.sample(n, seed, method, rng=rng)[:, : self.dim]
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        if "_first" not in self.__dict__:  # while the first prior is being rebuilt
+            return super().log_density(theta)
+        points, single = as_rows(theta, self.dim, "Prior.log_density")
+        value, inside = np.full(len(points), -np.inf), self._first.contains(points)
+        if inside.any():
+            z = self.to_working(points[inside])
+            slope = np.sum([a.log_slope(z[:, i]) for i, a in enumerate(self.axes)], axis=0)
+            value[inside] = self._marginal.log_density(z) - slope
+        return value[0] if single else value

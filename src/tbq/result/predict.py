@@ -27,11 +27,17 @@ class Prediction:
     """Posterior predictive draws, a row each."""
 
     names: tuple[str, ...]
-    theta: Array  # (n, d)
+    theta: Array  # (n, d), noise parameters too
     outputs: Array  # (n, m): what the model returned
-    draws: Array  # (n, m): with noise, what would be measured
+    draws: Array  # (n, m): with discrepancy and noise, what would be measured
     noise: str  # whose it is, in words
     failures: tuple[str, ...] = ()  # messages of the runs that gave nothing; their draws are left out
+    units: tuple[str, ...] = ()  # of the outputs, where they are known
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names with their units."""
+        return labelled(self.names, self.units)
 
     @property
     def mean(self) -> Array:
@@ -53,9 +59,9 @@ class Prediction:
 
     def summary(self) -> str:
         """A table of the outputs, and what is in it."""
-        width = max(6, *(len(name) for name in self.names))
+        width = max(6, *(len(name) for name in self.labels))
         lines = [f"{'output':<{width}}  {'mean':>11} {'sd':>11} {'5 %':>11} {'median':>11} {'95 %':>11}"]
-        for name, *numbers in zip(self.names, self.mean, self.sd, *self.quantile([0.05, 0.5, 0.95]), strict=True):
+        for name, *numbers in zip(self.labels, self.mean, self.sd, *self.quantile([0.05, 0.5, 0.95]), strict=True):
             lines.append(f"{name:<{width}}  " + " ".join(f"{v:>11.4g}" for v in numbers))
         lines += ["", f"{len(self.draws)} posterior draws, {self.noise}"]
         if self.failures:
@@ -65,6 +71,10 @@ class Prediction:
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"<Prediction: {len(self.draws)} draws of {len(self.names)} outputs, {self.noise}{failed}>"
+
 
 def predict(
     result: Result,
@@ -72,6 +82,7 @@ def predict(
     n: int = 100,
     *,
     noise: Noise = "auto",
+    discrepancy: bool = True,
     executor: ExecutorLike | None = None,
     vectorized: bool = False,
     seed: Seed = None,
@@ -85,16 +96,21 @@ def predict(
     n = whole("predict: n", n)
     rng = generator("predict", seed)
     theta = result.sample(n, rng)
-    names, rows, failures = _outputs(answers(model, [theta] if vectorized else list(theta), executor), len(theta))
+    simulated = theta[:, : result.prior.simulated.dim]
+    given = [simulated] if vectorized else list(simulated)
+    names, rows, failures = _outputs(answers(model, given, executor), len(theta))
     kept = np.array([row is not None for row in rows])
     if not kept.any():
         raise TbqError(f"predict: none of the {n} runs of the model gave numbers; the last said: {failures[-1]}")
     theta, outputs = theta[kept], np.array([row for row in rows if row is not None])
     if names is not None and noise == "auto":
         noise = None
-    added, whose = _noise(result.likelihood, theta, outputs.shape[1], noise, rng)
+    added, whose = _noise(result.likelihood, theta, outputs, noise, discrepancy, rng)
+    units: tuple[str, ...] = ()
+    if names is None and model is result.likelihood:
+        names, units = result.likelihood.names, result.likelihood.units
     names = names or tuple(f"y{i + 1}" for i in range(outputs.shape[1]))
-    return Prediction(names, theta, outputs, outputs + added, whose, tuple(failures))
+    return Prediction(names, theta, outputs, outputs + added, whose, tuple(failures), units)
 
 
 def joint(parts: Sequence[Prediction]) -> Prediction:
@@ -104,7 +120,15 @@ def joint(parts: Sequence[Prediction]) -> Prediction:
         raise ArgumentError(f"predictions must have the same outputs; got {' and '.join(str(p.names) for p in parts)}")
     whose = ", ".join(dict.fromkeys(part.noise for part in parts))
     outputs, draws = np.vstack([p.outputs for p in parts]), np.vstack([p.draws for p in parts])
-    return Prediction(names, np.empty((len(draws), 0)), outputs, draws, whose, sum((p.failures for p in parts), ()))
+    failures = sum((p.failures for p in parts), ())
+    return Prediction(names, np.empty((len(draws), 0)), outputs, draws, whose, failures, parts[0].units)
+
+
+def labelled(names: Sequence[str], units: Sequence[str]) -> tuple[str, ...]:
+    """Names with their units, where they have any."""
+    if not units:
+        return tuple(names)
+    return tuple(f"{name} [{unit}]" if unit else name for name, unit in zip(names, units, strict=True))
 
 
 def _outputs(found: list[Answer], n: int) -> tuple[tuple[str, ...] | None, list[Array | None], list[str]]:
@@ -152,9 +176,32 @@ def _wrong(row: Array, width: int, named: tuple[str, ...] | None, names: tuple[s
 
 
 def _noise(
-    likelihood: GaussianLikelihood | None, theta: Array, m: int, noise: Noise, rng: np.random.Generator
+    likelihood: GaussianLikelihood | None,
+    theta: Array,
+    outputs: Array,
+    noise: Noise,
+    discrepancy: bool,
+    rng: np.random.Generator,
 ) -> tuple[Array, str]:
-    """Noise at each draw, and whose it is."""
+    """What is added to the model's outputs at each draw, and what that is: the discrepancy, and the noise."""
+    m = outputs.shape[1]
+    known = None if likelihood is None or len(likelihood.observed) != m else likelihood.noise_model
+    lacking, whose = np.zeros((len(theta), m)), ""
+    if known is not None and known.has_discrepancy and likelihood is not None:
+        whose = ", without the discrepancy"
+        if discrepancy:
+            lacking, whose = (
+                known.discrepancy(likelihood.noise_parameters(theta), outputs, rng),
+                ", with the discrepancy",
+            )
+    added, of_noise = _noise_alone(likelihood, theta, outputs, noise, rng)
+    return lacking + added, of_noise + whose
+
+
+def _noise_alone(
+    likelihood: GaussianLikelihood | None, theta: Array, outputs: Array, noise: Noise, rng: np.random.Generator
+) -> tuple[Array, str]:
+    m = outputs.shape[1]
     if noise is None:
         return np.zeros((len(theta), m)), "without noise"
     if not isinstance(noise, str):
@@ -166,4 +213,4 @@ def _noise(
         return np.zeros((len(theta), m)), "without noise: none is known"
     if len(likelihood.observed) != m:
         return np.zeros((len(theta), m)), f"without noise: the likelihood's is of {len(likelihood.observed)} outputs"
-    return likelihood.noise(theta, rng), "with the likelihood's noise"
+    return likelihood.noise(theta, rng, outputs), "with the likelihood's noise"

@@ -16,15 +16,16 @@ import numpy as np
 
 from tbq.common.arguments import file_path
 from tbq.common.errors import ArgumentError, TbqError
-from tbq.common.types import Array, Distribution
+from tbq.common.types import Array
 from tbq.common.words import described, one_line
 from tbq.engine.records import ErrorBudget, Record, Stage, Stop
 from tbq.problem import records
 from tbq.problem.evaluation import Evaluation
-from tbq.problem.families import families, frozen
-from tbq.problem.likelihood import Experiment, GaussianLikelihood
+from tbq.problem.families import families
+from tbq.problem.joint_prior import JointPrior, joint
+from tbq.problem.likelihood import Experiment, GaussianLikelihood, Labels
 from tbq.problem.prior import Prior
-from tbq.result import archive
+from tbq.result import archive, stored_noise
 from tbq.result import stored_surrogates as surrogates
 from tbq.result.archive import DamagedError, Description, array, made, real
 from tbq.result.posterior_prior import PosteriorPrior
@@ -32,6 +33,7 @@ from tbq.result.result import Result
 from tbq.result.stored_surrogates import Context
 
 _MOST_PARAMETERS = 1000  # that a file may have: ten times what anybody has learned with
+_MOST_OPTIONS = 100  # likewise
 _DRAWS = 8  # at which the surrogate of a file is asked for its density
 
 
@@ -101,6 +103,7 @@ def _describe(result: Result) -> Description:
         "surrogate": None if result.surrogate is None else surrogates.describe(result.surrogate),
         "errors": asdict(result.errors),
         "evaluations": [records.evaluation_record(e) for e in result.evaluations],
+        "coarse": [records.evaluation_record(e) for e in result.coarse],
         "stages": [asdict(s) for s in result.stages],
         "history": [asdict(r) for r in result.history],
         "stop": result.stop.name,
@@ -109,8 +112,8 @@ def _describe(result: Result) -> Description:
 
 
 def _result(d: Description, prior: Prior | None, likelihood: GaussianLikelihood | None) -> Result:
-    prior = _prior(d["prior"], prior)
     likelihood = _likelihood(d["likelihood"], likelihood)
+    prior = _prior(d["prior"], prior, None if likelihood is None else likelihood.noise_prior)
     d = {**d, "squared_z": d.get("squared_z", d.get("surprises", ()))}  # its name in older files
     stored = {f.name: d[f.name] for f in fields(Result) if f.name in d}  # what came later than the file has its default
     described = {
@@ -119,9 +122,10 @@ def _result(d: Description, prior: Prior | None, likelihood: GaussianLikelihood 
         "log_evidence": real(d, "log_evidence"),
         "errors": made(ErrorBudget, d["errors"]),
         "samples": array(d, "samples", None, prior.dim),
-        "evaluations": tuple(_evaluation(r, prior.dim) for r in d["evaluations"]),
+        "evaluations": tuple(_evaluation(r, prior.simulated.dim) for r in d["evaluations"]),
+        "coarse": tuple(_evaluation(r, prior.simulated.dim) for r in d.get("coarse", ())),
         "stages": tuple(made(Stage, s) for s in d["stages"]),
-        "history": tuple(made(Record, r) for r in d["history"]),
+        "history": tuple(made(Record, {"error": r["cov"], **r}) for r in d["history"]),
         "stop": Stop[d["stop"]],
         "likelihood": likelihood,
     }
@@ -144,23 +148,42 @@ def _check_numbers(result: Result) -> None:
     weights, squared_z = np.asarray(result.weights), np.asarray(result.squared_z)
     if any(a.ndim != 1 or a.dtype.kind != "f" or not np.all(a >= 0.0) for a in (weights, squared_z) if a.size):
         raise DamagedError("weights or squared z-scores are not positive numbers")
-    if not all(isinstance(note, str) for note in result.notes) or not isinstance(result.seed, int | None):
-        raise DamagedError("notes or seed are not what they must be")
+    words = (result.outage, *result.notes)
+    if not all(isinstance(word, str) for word in words) or not isinstance(result.seed, int | None):
+        raise DamagedError("notes, outage or seed are not what they must be")
+    if not _plain_options(result.options):
+        raise DamagedError("its options are not what they must be")
     if not real(vars(result), "seconds") >= 0.0:
         raise DamagedError("seconds are negative")
     data = None if result.likelihood is None else result.likelihood.observed.shape
-    if data and any(e.outputs is not None and e.outputs.shape != data for e in result.evaluations):
+    if not 0.0 <= real(vars(result), "coarse_cost") < np.inf:
+        raise DamagedError("the cost of a coarse run is negative")
+    runs = (*result.evaluations, *result.coarse)
+    if data and any(e.outputs is not None and e.outputs.shape != data for e in runs):
         raise DamagedError("a run has other outputs than were observed")
     if result.surrogate is None:
         return
-    if not (result.stages and len(result.samples) and np.isfinite(result.log_evidence)):
-        raise DamagedError("it has a surrogate, and no stages, draws or evidence")
+    if not (result.evaluations and result.stages and len(result.samples) and np.isfinite(result.log_evidence)):
+        raise DamagedError("it has a surrogate, and no runs, stages, draws or evidence")
     if not _support(result.prior).contains(result.samples).all():
         raise DamagedError("it has draws outside the prior")
     if result.likelihood is not None and any(isinstance(e.scale, NotStored) for e in result.likelihood.experiments):
         return  # without its noise it has no density
     if not np.all(np.isfinite(result.log_density(result.samples[:_DRAWS]))):
         raise DamagedError("its surrogate has no density at the posterior's own draws")
+
+
+def _plain_options(options: Any) -> bool:
+    """Whether these are words, numbers and lists of numbers; tolerances are pairs of them."""
+    if not isinstance(options, dict) or len(options) > _MOST_OPTIONS:
+        return False
+    pairs = [options.get(name) for name in ("tolerance", "tolerance_in_use")] if options else []
+    if not all(isinstance(p, list) and [type(v) for v in p] == [float, float] for p in pairs):
+        return False
+    if options and not isinstance(options.get("max_evaluations"), int):
+        return False
+    values = [v for value in options.values() for v in (value if isinstance(value, list | tuple) else [value])]
+    return all(isinstance(v, str | int | float) for v in values) and all(isinstance(k, str) for k in options)
 
 
 def _support(prior: Prior) -> Prior:
@@ -177,7 +200,9 @@ def _describe_prior(prior: Prior) -> Description:
         return known_by
     if isinstance(prior, PosteriorPrior):
         return {**known_by, "posterior_of": _describe(prior.result)}
-    marginals = [{"name": name, **_describe_marginal(m)} for name, m in prior.marginals.items()]
+    if isinstance(prior, JointPrior):
+        return {**known_by, "simulated": _describe_prior(prior.simulated), "noise": _describe_prior(prior.noise)}
+    marginals = [{"name": name, **stored_noise.describe_marginal(m)} for name, m in prior.marginals.items()]
     return {**known_by, "marginals": marginals, "correlation": prior.correlation, "units": [*prior.units.items()]}
 
 
@@ -186,13 +211,15 @@ def _not_stored(prior: Prior) -> str:
     if isinstance(prior, PosteriorPrior):
         scale = "the scale of the noise behind the prior is a function" if _has_scale(prior.result) else ""
         return _not_stored(prior.result.prior) or scale
+    if isinstance(prior, JointPrior):
+        return _not_stored(prior.simulated) or _not_stored(prior.noise)
     if prior.constraint is not None:
         return "the prior's constraint is a function"
     foreign = [n for n, m in prior.marginals.items() if type(families().get(m.dist.name)) is not type(m.dist)]
     return f"the distribution of {foreign[0]!r} is not one of scipy.stats" if foreign else ""
 
 
-def _prior(d: Description, given: Prior | None) -> Prior:
+def _prior(d: Description, given: Prior | None, noise: Prior | None = None) -> Prior:
     known_by, missing = d["known_by"], d["not_stored"]
     was = one_line(known_by["description"])
     if given is None and missing:
@@ -201,6 +228,8 @@ def _prior(d: Description, given: Prior | None) -> Prior:
         )
     if given is not None and not isinstance(given, Prior):
         raise _GivenError(f"load: prior must be a tbq.Prior; got {type(given).__name__}")
+    if given is not None and noise is not None and set(noise.names) <= set(known_by["names"]):
+        given = joint(given, noise)
     prior = given or _rebuilt_prior(d)
     if not records.same_prior(known_by, prior):
         wrong = _GivenError if given else DamagedError
@@ -211,15 +240,12 @@ def _prior(d: Description, given: Prior | None) -> Prior:
 def _rebuilt_prior(d: Description) -> Prior:
     if "posterior_of" in d:
         return PosteriorPrior(_result(d["posterior_of"], None, None))
+    if "simulated" in d:
+        return joint(_rebuilt_prior(d["simulated"]), _rebuilt_prior(d["noise"]))
     if len(d["marginals"]) > _MOST_PARAMETERS:
         raise DamagedError(f"it has more than {_MOST_PARAMETERS} parameters")
-    marginals = [(m["name"], frozen(m["distribution"], m["args"], m["kwds"])) for m in d["marginals"]]
+    marginals = [(m["name"], stored_noise.marginal(m)) for m in d["marginals"]]
     return Prior(marginals, correlation=d["correlation"], units=dict(d.get("units", ())))
-
-
-def _describe_marginal(marginal: Distribution) -> Description:
-    arguments = {k: float(v) for k, v in marginal.kwds.items()}
-    return {"distribution": marginal.dist.name, "args": [float(a) for a in marginal.args], "kwds": arguments}
 
 
 # --- likelihoods --------------------------------------------------------------------------------------------
@@ -240,10 +266,16 @@ def _has_scale(result: Result) -> bool:
 
 
 def _describe_likelihood(likelihood: GaussianLikelihood) -> list[Description]:
-    return [
-        {"observed": e.observed, "factor": e.factor, "normalized": e.normalized, "scaled": e.scale is not None}
-        for e in likelihood.experiments
-    ]
+    return [_describe_experiment(e) for e in likelihood.experiments]
+
+
+def _describe_experiment(e: Experiment) -> Description:
+    labels = {"labels": asdict(e.labels)}
+    if e.noise_model is not None:
+        used = None if e.used is None else e.used.astype(float)
+        return {"noise_model": stored_noise.describe(e.noise_model), "used": used, **labels}
+    scaled = e.scale is not None
+    return {"observed": e.observed, "factor": e.factor, "normalized": e.normalized, "scaled": scaled, **labels}
 
 
 def _likelihood(d: list[Description] | None, given: GaussianLikelihood | None) -> GaussianLikelihood | None:
@@ -259,6 +291,11 @@ def _likelihood(d: list[Description] | None, given: GaussianLikelihood | None) -
 
 
 def _experiment(d: Description) -> Experiment:
+    if "noise_model" in d:
+        noise = stored_noise.rebuilt(d["noise_model"])
+        used = None if d["used"] is None else array(d, "used", noise.outputs).astype(int)
+        labels = _labels(d.get("labels", {}), noise.outputs)
+        return Experiment.of_noise(NotStored("the likelihood's model"), noise, labels, used)
     observed = array(d, "observed", None)
     full = isinstance(d["factor"], np.ndarray) and d["factor"].ndim == 2
     factor = array(d, "factor", *([len(observed)] * (2 if full else 1)))
@@ -267,9 +304,21 @@ def _experiment(d: Description) -> Experiment:
     if not isinstance(d["scaled"], bool) or not isinstance(d["normalized"], bool):
         raise DamagedError("an experiment does not say how its noise is to be taken")
     scale = NotStored("the scale of the likelihood's noise") if d["scaled"] else None
-    return Experiment(NotStored("the likelihood's model"), observed, factor, scale, d["normalized"])
+    labels = _labels(d.get("labels", {}), len(observed))  # which early files do not have
+    return Experiment(NotStored("the likelihood's model"), observed, factor, scale, d["normalized"], labels)
+
+
+def _labels(d: Description, m: int) -> Labels:
+    names, units, along = tuple(d.get("names", ())), tuple(d.get("units", ())), d.get("along", "")
+    if not all(isinstance(w, str) for w in (*names, *units, along)) or {len(names), len(units)} - {0, m}:
+        raise DamagedError("outputs have names or units that are none, or more than there are data")
+    coordinates = None if d.get("coordinates") is None else array(d, "coordinates", m)
+    return Labels(names, units, coordinates, along)
 
 
 def _same_experiment(d: Description, e: Experiment) -> bool:
+    if e.noise_model is not None or "noise_model" in d:
+        both = [{k: v for k, v in one.items() if k != "labels"} for one in (d, _describe_experiment(e))]
+        return stored_noise.same(*both)
     arrays = np.array_equal(d["observed"], e.observed) and np.array_equal(d["factor"], e.factor)
     return arrays and (d["normalized"], d["scaled"]) == (e.normalized, e.scale is not None)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
+from scipy.spatial import distance
 
 from tbq.common.errors import TbqError
+from tbq.common.types import Array
 from tbq.gp import regression as gps
-from tbq.gp.kernels import BY_NAME
+from tbq.gp.batch import Batch, Values, build
+from tbq.gp.kernels import BY_NAME, Kernel
+from tbq.gp.levels import Levels, Processes
 from tbq.problem.likelihood import GaussianLikelihood
+from tbq.problem.marginal import Rule
 from tbq.problem.prior import Prior
-from tbq.result.archive import DamagedError, Description, array, made, real
+from tbq.result.archive import DamagedError, Description, array, real
 from tbq.surrogate.feasibility import Bounded, Region
-from tbq.surrogate.lognormal import LogNormal, Warp
+from tbq.surrogate.lognormal import LogNormal
+from tbq.surrogate.noisy_outputs import NoisyOutputs
 from tbq.surrogate.outputs import Component, Outputs
 from tbq.surrogate.protocol import Surrogate
+from tbq.surrogate.warp import Frame, Warp
 
 _MOST_ELEMENTS = 2**28  # of the matrices that all processes of a file need, 2 GiB: sixteen of four thousand points
 _HUGE = 1e120  # beyond any log-likelihood that is believed; its square is still a number
@@ -51,32 +58,65 @@ def _describe_gp(gp: gps.GP) -> Description:
 
 
 def _gp(d: Description, context: Context) -> gps.GP:
-    kernel, basis, dim = BY_NAME[d["kernel"]], d["basis"], context.prior.dim
+    kernel, basis, dim = BY_NAME[d["kernel"]], d["basis"], context.prior.simulated.dim
     if basis not in get_args(gps.Basis):
         raise DamagedError("a process has an unknown mean")
     x = array(d, "x", None, dim)
     y, noise = array(d, "y", len(x)), array(d, "noise", len(x))
     offset, scale = (real({"units": unit}, "units") for unit in d["units"])
     parameters = array(d, "parameters", len(kernel.hyperprior(dim, 1.0).mean))
-    largest = np.max([np.max(np.abs(a), initial=abs(offset)) for a in (x, y, noise)])
-    possible = largest < _HUGE and 1.0 / _HUGE < scale < _HUGE and np.all(np.abs(parameters) < np.log(_HUGE))
-    if len(x) == 0 or noise.min() < 0.0 or not possible:
+    if len(x) == 0 or noise.min() < 0.0:
         raise DamagedError("a process has no points, or numbers that no run has")
+    _check_numbers((x, y, noise, np.array([offset])), np.array([scale]), parameters)
     gp = gps.build(x, y, noise, kernel, basis, parameters, (offset, scale))
     if not np.isfinite(gp.score):
         raise DamagedError("a process has numbers that do not go together")
     return gp
 
 
+def _check_numbers(arrays: Sequence[Array], scale: Array, parameters: Array) -> None:
+    """Refuse numbers whose squares are none."""
+    largest = max(float(np.max(np.abs(a), initial=0.0)) for a in arrays)
+    possible = largest < _HUGE and np.all((scale > 1.0 / _HUGE) & (scale < _HUGE))
+    if not (possible and np.all(np.abs(parameters) < np.log(_HUGE))):
+        raise DamagedError("a process has no points, or numbers that no run has")
+
+
+def _factor(d: Description, key: str) -> float:
+    """A number that standard deviations are multiplied by."""
+    if not 0.0 < (value := real(d, key)) < _HUGE:
+        raise DamagedError(f"{key} is not a positive number that a run could have")
+    return value
+
+
 def _describe_log_normal(s: LogNormal) -> Description:
-    warp = None if s.warp is None else asdict(s.warp)
-    return {"gp": _describe_gp(s.gp), "cap": s.cap, "inflation": s.inflation, "warp": warp, "deflation": s.deflation}
+    return {
+        "gp": _describe_gp(s.gp),
+        "cap": s.cap,
+        "inflation": s.inflation,
+        "warp": None if s.warp is None else asdict(s.warp),
+        "deflation": s.deflation,
+        "frame": None if s.frame is None else asdict(s.frame),
+        "ceiling": s.ceiling,
+    }
 
 
 def _log_normal(d: Description, context: Context) -> LogNormal:
-    warp = None if d["warp"] is None else made(Warp, d["warp"])
-    deflation = real({"deflation": 1.0, **d}, "deflation")  # which early files do not have
-    return LogNormal(_gp(d["gp"], context), real(d, "cap"), real(d, "inflation"), warp, deflation)
+    warp = None if d["warp"] is None else _warp(d["warp"], context.prior.dim)
+    deflation = _factor({"deflation": 1.0, **d}, "deflation")  # which early files do not have, nor what follows
+    frame = None if d.get("frame") is None else _frame(d["frame"], context.prior.dim)
+    ceiling = real({"ceiling": np.inf, **d}, "ceiling")
+    return LogNormal(_gp(d["gp"], context), real(d, "cap"), _factor(d, "inflation"), warp, deflation, frame, ceiling)
+
+
+def _warp(d: Description, dim: int) -> Warp:
+    tilt = None if d.get("tilt") is None else array(d, "tilt", dim)
+    bowl = None if d.get("bowl") is None else array(d, "bowl", dim, dim + 1)
+    return Warp(real(d, "top"), _factor(d, "depth"), tilt, bowl)
+
+
+def _frame(d: Description, dim: int) -> Frame:
+    return Frame(array(d, "center", dim), array(d, "matrix", dim, dim))
 
 
 def _describe_bounded(s: Bounded) -> Description:
@@ -88,34 +128,135 @@ def _bounded(d: Description, context: Context) -> Bounded:
 
 
 def _describe_outputs(s: Outputs) -> Description:
-    components = [
-        {"gp": _describe_gp(c.gp), "experiment": c.experiment, "logarithm_of": c.logarithm_of} for c in s.components
-    ]
-    return {"components": components, "outside": s.outside, "inflation": s.inflation}
+    return {**_describe_processes(s), "outside": s.outside}
+
+
+def _describe_noisy(s: NoisyOutputs) -> Description:
+    return {**_describe_processes(s), "design": s.x, "rule": {"phi": s.rule.phi, "log_weights": s.rule.log_weights}}
+
+
+def _describe_processes(s: Outputs | NoisyOutputs) -> Description:
+    return {
+        **_describe_levels(s.batch),
+        "components": [{"experiment": c.experiment, "logarithm_of": c.logarithm_of} for c in s.components],
+        "inflation": s.inflation,
+    }
+
+
+def _describe_levels(processes: Processes) -> Description:
+    if isinstance(processes, Levels):
+        units = np.stack([processes.centre, processes.spread])
+        return {
+            "processes": _describe_batch(processes.delta),
+            "coarse": {"processes": _describe_batch(processes.coarse), "units": units},
+        }
+    assert isinstance(processes, Batch)
+    return {"processes": _describe_batch(processes)}
+
+
+def _describe_batch(batch: Batch) -> Description:
+    values = batch.values
+    described = {
+        "kernel": batch.kernel.name,
+        "parameters": batch.parameters,
+        "x": values.x,
+        "y": values.y,
+        "noise": values.noise,
+        "seen": values.seen.astype(float),
+        "linear": values.linear.astype(float),
+        "units": np.stack([values.offset, values.scale]),
+    }
+    return described if values.given is None else {**described, "given": values.given.astype(float)}
+
+
+def _noisy(d: Description, context: Context) -> NoisyOutputs:
+    noise = None if context.likelihood is None else context.likelihood.noise_model
+    if noise is None or context.likelihood is None or context.prior.dim - context.prior.simulated.dim != noise.size:
+        raise DamagedError("outputs were learned with noise parameters that the likelihood does not have")
+    components = tuple(_component(c, 1) for c in d["components"])
+    x = array(d, "design", len(noise.data), len(components) + 1)
+    phi = array(d["rule"], "phi", None, noise.size)
+    rule = Rule(phi, array(d["rule"], "log_weights", len(phi)))
+    batch = _levels(d, len(components), context)
+    return NoisyOutputs(batch, components, x, context.likelihood, context.prior, rule, _factor(d, "inflation"))
 
 
 def _outputs(d: Description, context: Context) -> Outputs:
     if context.likelihood is None:
         raise DamagedError("outputs were learned, and there is no likelihood of them")
     experiments = len(context.likelihood.experiments)
-    components = tuple(_component(c, experiments, context) for c in d["components"])
-    return Outputs(
-        components, array(d, "outside", experiments), context.likelihood, context.prior, real(d, "inflation")
+    components = tuple(_component(c, experiments) for c in d["components"])
+    outside, inflation = array(d, "outside", experiments), _factor(d, "inflation")
+    batch = _levels(d, len(components), context) if "processes" in d else _batch_of_each(d, context)
+    return Outputs(batch, components, outside, context.likelihood, context.prior, inflation)
+
+
+def _levels(d: Description, size: int, context: Context) -> Processes:
+    """The processes of one level, or of two."""
+    if "coarse" not in d:
+        return _batch(d["processes"], size, context)
+    below = d["coarse"]
+    count = len(below["processes"]["y"])
+    coarse = _batch(below["processes"], count, context)
+    centre, spread = array(below, "units", 2, count)
+    _check_numbers((centre,), spread, np.zeros(1))
+    return Levels(_batch(d["processes"], size, context, count), coarse, centre, spread)
+
+
+def _batch(d: Description, size: int, context: Context, extra: int = 0) -> Batch:
+    """``extra`` columns of the points are means of a coarse level."""
+    kernel, dim = BY_NAME[d["kernel"]], context.prior.simulated.dim
+    x = array(d, "x", None, dim + extra)
+    y, noise, seen = (array(d, name, size, len(x)) for name in ("y", "noise", "seen"))
+    linear, units = array(d, "linear", size), array(d, "units", 2, size)
+    parameters = array(d, "parameters", size, len(kernel.hyperprior(dim, 1.0).mean))
+    given = array(d, "given", size).astype(int) if extra else None
+    if given is not None and (given.min() < -1 or given.max() >= extra):
+        raise DamagedError("a process has a term that is not there")
+    values = Values(x, y, noise, seen > 0.0, linear > 0.0, units[0], units[1], given, extra)
+    return _checked(values, kernel, parameters)
+
+
+def _checked(values: Values, kernel: Kernel, parameters: Array) -> Batch:
+    _check_numbers((values.x, values.y, values.noise, values.offset), values.scale, parameters)
+    if len(values.seen) == 0 or not values.seen.any(axis=1).all() or values.noise.min() < 0.0:
+        raise DamagedError("a process has no points, or numbers that no run has")
+    batch = build(values, kernel, parameters)
+    if not np.isfinite(batch.score).all():
+        raise DamagedError("a process has numbers that do not go together")
+    return batch
+
+
+def _batch_of_each(d: Description, context: Context) -> Batch:
+    """Early files have the processes of outputs one by one, each with the points of the runs that it saw."""
+    each = [_gp(c["gp"], context) for c in d["components"]]
+    x = np.unique(np.concatenate([gp.x for gp in each]), axis=0)
+    y, noise, seen = np.zeros((len(each), len(x))), np.ones((len(each), len(x))), np.zeros((len(each), len(x)), bool)
+    for k, gp in enumerate(each):
+        rows = np.argmin(distance.cdist(gp.x, x), axis=1)
+        y[k, rows], noise[k, rows], seen[k, rows] = gp.y, gp.noise, True
+    linear = np.array([gp.basis == "linear" for gp in each])
+    offset, scale = np.array([(gp.offset, gp.scale) for gp in each]).T
+    if any(gp.kernel is not each[0].kernel or gp.basis == "quadratic" for gp in each):
+        raise DamagedError("its processes are of different kinds")
+    return _checked(
+        Values(x, y, noise, seen, linear, offset, scale), each[0].kernel, np.array([g.parameters for g in each])
     )
 
 
-def _component(d: Description, experiments: int, context: Context) -> Component:
+def _component(d: Description, experiments: int) -> Component:
     experiment, logarithm = d["experiment"], d["logarithm_of"]
     if experiment not in range(experiments):
         raise DamagedError("an output belongs to no experiment")
     if logarithm is not None:
         observed, sd = (real({"logarithm_of": v}, "logarithm_of") for v in logarithm)
         logarithm = observed, sd
-    return Component(_gp(d["gp"], context), experiment, logarithm)
+    return Component(experiment, logarithm)
 
 
 _SURROGATES = {
     "outputs": Pair(Outputs, _describe_outputs, _outputs),
+    "noisy_outputs": Pair(NoisyOutputs, _describe_noisy, _noisy),
     "log_normal": Pair(LogNormal, _describe_log_normal, _log_normal),
     "bounded": Pair(Bounded, _describe_bounded, _bounded),
 }
@@ -145,7 +286,9 @@ def _elements(value: Any) -> Iterator[int]:
     if isinstance(value, Mapping):
         if "kernel" in value and isinstance(x := value.get("x"), np.ndarray) and x.ndim == 2:
             terms = (x.shape[1] + 1) * (x.shape[1] + 2) // 2  # of a quadratic mean
-            yield max(len(x), terms if value.get("basis") == "quadratic" else x.shape[1] + 1) ** 2
+            y = value.get("y")
+            processes = len(y) if isinstance(y, np.ndarray) and y.ndim == 2 else 1
+            yield processes * max(len(x), terms if value.get("basis") == "quadratic" else x.shape[1] + 1) ** 2
         value = list(value.values())
     if isinstance(value, list):
         for item in value:

@@ -11,6 +11,7 @@ with weights exp(rᵢ) that turn the draws into draws of the true posterior.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.types import Array
 from tbq.evidence import moments
 from tbq.problem.evaluation import Evaluation, Proposal
+from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Seed
 from tbq.result.result import Result
 from tbq.simulate.pool import ExecutorLike, evaluate
@@ -73,6 +75,28 @@ class Verification:
     def __str__(self) -> str:
         return self.sentence
 
+    def __repr__(self) -> str:
+        return f"<Verification: {self.sentence}>"
+
+
+class WithNoise:
+    """A likelihood whose noise has parameters, as a function of all of them; sent to other processes as it is."""
+
+    def __init__(self, likelihood: Any, d: int) -> None:
+        if not isinstance(likelihood, GaussianLikelihood) or likelihood.noise_prior is None:
+            raise ArgumentError(
+                "verify: log_likelihood must be the tbq.GaussianLikelihood of the result, which has its noise "
+                f"parameters; got {type(likelihood).__name__}"
+            )
+        self.likelihood, self.d = likelihood, d
+
+    def __call__(self, theta: Array) -> Any:
+        return self.evaluate(theta)[0]
+
+    def evaluate(self, theta: Array) -> tuple[Any, Array]:
+        theta = np.asarray(theta, dtype=float)
+        return self.likelihood.evaluate(theta[..., : self.d], theta[..., self.d :])
+
 
 def verify(
     result: Result,
@@ -88,6 +112,8 @@ def verify(
     if not callable(log_likelihood):
         raise ArgumentError(f"verify: log_likelihood must be a function; got {type(log_likelihood).__name__}")
     n = whole("verify: n", n, 2)
+    if result.prior.simulated is not result.prior:
+        log_likelihood = WithNoise(log_likelihood, result.prior.simulated.dim)
     draws = result.sample(n, seed)
     proposals = [Proposal(i, row, 0, "verify", np.nan) for i, row in enumerate(draws)]
     evaluations = evaluate(log_likelihood, proposals, executor, vectorized)

@@ -16,14 +16,16 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import suppress
 from dataclasses import replace
 
+from tbq import engine
 from tbq.common.errors import TbqError
-from tbq.engine import State
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.failures import Streak, likeness, streak_of
+from tbq.run.estimates import Estimates
 from tbq.run.journal import JournalFullError
 from tbq.run.outage import Kind, Outage, PausedError, control, proposal_of
 from tbq.run.sender import Plan, Sender
 from tbq.run.session import Session
+from tbq.run.standing import Standing
 from tbq.simulate import child, processes, worker
 from tbq.simulate.pool import Job, answer_of, error_of, groups, judged
 from tbq.simulate.worker import Answer
@@ -35,17 +37,17 @@ def drive(
     session: Session,
     log_likelihood: worker.LogLikelihood,
     plan: Plan,
-    report: Callable[[State], None] = lambda state: None,
+    report: Callable[[Standing], None] = lambda standing: None,
 ) -> None:
     """Run a session to its end. Whatever ends it earlier leaves a journal that can be resumed."""
     if session.folder is not None and not session.done:
         processes.wait_for_orphans(session.folder, plan.patience)
-    runner = _Runner(session, log_likelihood, plan)
+    runner = _Runner(session, log_likelihood, plan, report)
     try:
         while not runner.done:
-            report(session.state)
+            runner.report()
             runner.step()
-        report(session.state)
+        runner.report()
     except KeyboardInterrupt:
         runner.sender.interrupt()
         raise
@@ -56,17 +58,33 @@ def drive(
 class _Runner:
     """The points in flight."""
 
-    def __init__(self, session: Session, log_likelihood: worker.LogLikelihood, plan: Plan) -> None:
-        self.session, self.plan = session, plan
+    def __init__(
+        self,
+        session: Session,
+        log_likelihood: worker.LogLikelihood,
+        plan: Plan,
+        report: Callable[[Standing], None],
+    ) -> None:
+        self.session, self.plan, self._report = session, plan, report
         self.sender = Sender(log_likelihood, plan, session.folder)
         self.jobs: dict[Future[Answer], Job] = {}
         self.finished: list[Evaluation] = []  # and not yet in the journal
         self.outage: Outage | None = None
+        self.next_try: float | None = None  # seconds since 1970, in an outage
         self.aside: list[Job] = []  # what it stopped
         self.excused: Counter[str] = Counter()  # failures that were theta's: the simulator worked elsewhere meanwhile
+        self.estimates = Estimates()
         self.streak = _streak_of(session)
         if not session.done:
+            session.note_begin(self.sender.places, max(plan.batch_size, plan.step))
             self._look_at_streak()
+
+    def report(self) -> None:
+        """Tell those who look on."""
+        standing = self.session.standing()
+        if self.outage is not None:
+            standing = replace(standing, outage=self.outage.message or "no message", next_try=self.next_try)
+        self._report(standing)
 
     @property
     def done(self) -> bool:
@@ -83,6 +101,8 @@ class _Runner:
                 self.endure(self.outage)
             else:
                 asked = self.fill()
+                if asked and (estimate := self.estimates.due(self.session.state)) is not None:
+                    self.session.note_estimate(estimate)
                 if self.outage is None:
                     self.collect(patient=not asked and not self.session.done)
         except JournalFullError as error:
@@ -90,7 +110,7 @@ class _Runner:
 
     def fill(self) -> bool:
         """Send out points for the free places, and all of the initial design; whether there were any."""
-        missing = self.session.state.settings.n_initial - self.session.state.next_id
+        missing = engine.due(self.session.state)
         size = max(self.plan.batch_size, self.plan.step)
         free = 0 if self.plan.vectorized and self.jobs else size - len(self.jobs)
         if missing <= 0 and free < self.plan.step:
@@ -114,6 +134,7 @@ class _Runner:
         if self.outage is not None:
             self.aside.append(job)
         else:
+            self.report()  # before: without an executor the run is made here
             self.jobs[self.sender.send(job)] = replace(job, executor=self.sender.executor)
 
     def _take(self, done: set[Future[Answer]]) -> None:
@@ -122,6 +143,7 @@ class _Runner:
             job = self.jobs.pop(future)
             again += self._judge(job, self._answer(job, future))
         self._flush()
+        self.report()
         self._look_at_streak()
         for job in again:
             self._submit(job)
@@ -147,7 +169,7 @@ class _Runner:
         retried = [e for e in evaluations if job.attempt < self._retries(e.status)]
         finished = [e for e in evaluations if job.attempt >= self._retries(e.status)]
         self.finished += finished
-        self.streak = self.streak.after(finished)
+        self.streak = self.streak.after([e for e in finished if e.level == "fine"])  # a coarse model may be of no use
         if not retried:
             return []
         ids = {e.id for e in retried}
@@ -188,6 +210,7 @@ class _Runner:
         if hopeless or found.waited + pause > self.plan.patience:
             return self.collect(patient=True) if self.jobs else self._give_up(found)
         self._say(found, pause)
+        self.report()
         self._rest(pause)
         if not self._works_again(found):
             self.outage = (self.outage or found).after(pause)
@@ -238,7 +261,7 @@ class _Runner:
 
     def _works_elsewhere(self, found: Outage) -> bool:
         """Whether the simulator works at a theta where it did; asked only where it may be theta that fails."""
-        point = control(self.session.evaluations)
+        point = control(_fine(self.session))
         if point is None or not found.is_doubted:
             return False
         job = Job((point,), outages=found.tries + 1)
@@ -272,6 +295,7 @@ class _Runner:
     def _say(self, found: Outage, pause: float | None) -> None:
         ids = [e.id for e in found.runs] + [p.id for job in self.aside for p in job.proposals]
         _logger.warning(found.sentence(pause))
+        self.next_try = None if pause is None else time.time() + pause
         self.session.note_outage(found.message, ids, pause)
 
     def _give_up(self, found: Outage) -> None:
@@ -283,5 +307,9 @@ class _Runner:
 
 
 def _streak_of(session: Session) -> Streak:
-    own = [e for e in session.evaluations if e.origin != "earlier"]
-    return replace(streak_of(own), succeeded=control(session.evaluations) is not None)
+    own = [e for e in _fine(session) if e.origin != "earlier"]
+    return replace(streak_of(own), succeeded=control(_fine(session)) is not None)
+
+
+def _fine(session: Session) -> list[Evaluation]:
+    return [e for e in session.evaluations if e.level == "fine"]

@@ -2,8 +2,9 @@
 
 The first record says what the run is (``header``); then come, in the order in which they happened, the points that were
 proposed (``ask``), what came of them (``run``), the moments when the engine took in the runs so far (``learn``),
-failures that were none of theta's and are to be made again (``drop``), and why the run ended (``end``). What only those
-who look on care for is an ``outage``: what was seen, and how long the run waits.
+failures that were none of theta's and are to be made again (``drop``), another budget or tolerance to go on with
+(``steer``), and why the run ended (``end``). What only those who look on care for is an ``outage``, what was seen and
+how long the run waits, a ``begin``: when somebody set out to make runs and how many at a time, and what was ``found``.
 A record is on the disk before anything uses it, and a run's state is the replay of its journal.
 """
 
@@ -14,11 +15,9 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 from weakref import WeakSet
 
 from tbq.common.errors import ArgumentError, TbqError, Transient
@@ -26,79 +25,24 @@ from tbq.common.words import described, one_line
 from tbq.engine.records import Record as Belief
 from tbq.engine.records import Stop
 from tbq.problem.evaluation import Evaluation, Proposal
-from tbq.problem.prior import Prior
 from tbq.problem.records import (
-    Plain,
-    evaluation_of,
-    evaluation_record,
     number,
     outcome_record,
-    prior_record,
-    proposal_of,
     proposal_record,
-    run_of,
-    same_prior,
 )
 from tbq.problem.settings import Settings
-from tbq.problem.tuning import Tuning
 from tbq.run import lock, room
+from tbq.run.contents import Contents, check_contents
+from tbq.run.header import Record, plain
 
-FORMAT = 1
 FILE = "journal.jsonl"
-Record = Plain
-
 _CHECK = ',"crc":"%08x"}'  # ends every line; the checksum goes on from that of the line before
 _CHECK_LENGTH = len(_CHECK % 0)
 _ROOM = 2**14  # bytes that one run may take, as long as none has taken more: some 800 outputs
-_WORDS = ("inf", "-inf", "nan")
 
 
 class JournalFullError(Transient):
     """There is no room on the disk. Nothing is lost: with room, the same journal goes on."""
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a journal says: its header, and the records after it."""
-
-    header: Record
-    records: tuple[Record, ...]
-
-    @cached_property
-    def evaluations(self) -> tuple[Evaluation, ...]:
-        """Every finished run in the order in which they returned, after those that the run started from."""
-        asked: dict[int, Proposal] = {}
-        done: dict[int, Evaluation] = {}
-        for r in self.records:
-            if r["kind"] == "ask":
-                asked.update((p.id, p) for p in proposals_of(r))
-            elif r["kind"] == "run":
-                done[r["id"]] = run_of(r, asked[r["id"]])
-            elif r["kind"] == "drop":
-                done = {i: e for i, e in done.items() if i not in r["ids"]}
-        return (*known_of(self.header), *done.values())
-
-    @cached_property
-    def pending(self) -> tuple[Proposal, ...]:
-        """Points that were proposed and have not returned."""
-        done = {e.id for e in self.evaluations}
-        return tuple(p for r in self.records if r["kind"] == "ask" for p in proposals_of(r) if p.id not in done)
-
-    @property
-    def belief(self) -> Record | None:
-        """Stage, γ, evidence and its coefficient of variation as they were last known; None in the initial design."""
-        return next((r["belief"] for r in reversed(self.records) if "belief" in r), None)
-
-    @property
-    def stop(self) -> Stop | None:
-        """Why the run ended; None while it has not."""
-        last = next((r for r in reversed(self.records) if r["kind"] in ("end", "drop")), None)
-        return Stop[last["stop"]] if last is not None and last["kind"] == "end" else None
-
-    @property
-    def outage(self) -> Record | None:
-        """What the run waits for, or was given up for; None where it has gone on since."""
-        return self.records[-1] if self.records and self.records[-1]["kind"] == "outage" else None
 
 
 def read(folder: str | Path) -> Contents:
@@ -107,7 +51,9 @@ def read(folder: str | Path) -> Contents:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise TbqError(f"journal: there is none in {str(folder)!r} ({error.strerror})") from error
+        raise TbqError(
+            f"journal: there is none in {str(folder)!r} ({error.strerror}); give the folder of a run"
+        ) from error
     records, _, _ = _scan(data, path)
     if not records:
         raise TbqError(f"journal: {path} has no complete record yet")
@@ -245,26 +191,10 @@ def _contents(records: Sequence[Record], path: Path) -> Contents:
     """What the records say. A checksum tells of damage, not of who has written them: they are looked at as a whole."""
     contents = Contents(records[0], tuple(records[1:]))
     try:
-        _check_contents(contents)
+        check_contents(contents)
     except Exception as error:
         raise _foreign(path, error) from error
     return contents
-
-
-def _check_contents(contents: Contents) -> None:
-    if (written := contents.header["format"]) != FORMAT:
-        raise ValueError(f"its format is {written!r}, and this tbq reads {FORMAT}")
-    names, settings = contents.header["prior"]["names"], contents.header["settings"]
-    _ = contents.header["version"], contents.header["seed"], contents.header["prior"]["description"]
-    if not all(isinstance(name, str) for name in names) or not isinstance(settings["max_evaluations"], int):
-        raise ValueError("names that are not words, or a budget that is not a number")
-    points = [e.theta for e in contents.evaluations] + [p.theta for p in contents.pending]
-    if any(theta.shape != (len(names),) for theta in points):
-        raise ValueError("points of another length")
-    outages = [r for r in contents.records if r["kind"] == "outage"]
-    if not all(isinstance(r["message"], str) and float(r["time"] + (r["wait"] or 0.0)) > 0.0 for r in outages):
-        raise ValueError("outages without a message or a time")
-    _ = contents.stop, [float(contents.belief[key]) for key in ("gamma", "log_evidence", "cov") if contents.belief]
 
 
 def _foreign(path: Path, error: Exception) -> TbqError:
@@ -293,54 +223,6 @@ if hasattr(os, "register_at_fork"):  # a forked worker would hold the lock of a 
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def header_of(prior: Prior, settings: Settings, seed: int, version: str, known: Iterable[Evaluation]) -> Record:
-    """What the run is: enough to notice on resume that something else is wanted. ``known``: runs it starts from."""
-    return {
-        "kind": "header",
-        "format": FORMAT,
-        "version": version,
-        "seed": seed,
-        "prior": prior_record(prior),
-        "settings": _plain(asdict(settings)),
-        "known": [evaluation_record(e) for e in known],
-    }
-
-
-def check_header(header: Record, prior: Prior, settings: Settings, seed: int | None, version: str, path: Path) -> None:
-    """Refuse to go on with a run that is not the one the journal is of."""
-    if header.get("format") != FORMAT:
-        raise _refused(path, f"it has format {header.get('format')!r}, and this tbq reads format {FORMAT}")
-    differences = []
-    if header["version"] != version:
-        differences.append(f"tbq was {header['version']}, is {version}")
-    if seed is not None and header["seed"] != seed:
-        differences.append(f"seed was {header['seed']}, is {seed}")
-    if not same_prior(header["prior"], prior):
-        differences.append(f"prior was {header['prior']['description']}, is {prior!r}")
-    was, now = dict(header["settings"]), _plain(asdict(settings))
-    tuned = _differences(was.pop("tuning", {}), now.pop("tuning"))
-    for name in ("otherwise", "check_runs", "climb"):  # they follow from the others
-        was.pop(name, None), now.pop(name)
-    differences += _differences(was, now)
-    if differences:
-        raise _refused(path, f"it is of another run: {'; '.join(differences)}")
-    if tuned:
-        raise _refused(
-            path,
-            f"it was written by an engine that was tuned otherwise ({'; '.join(tuned)}), and replays only with that",
-        )
-
-
-def _differences(was: Record, now: Record) -> list[str]:
-    names = sorted(was.keys() | now.keys())
-    return [f"{n} was {was.get(n)!r}, is {now.get(n)!r}" for n in names if was.get(n) != now.get(n)]
-
-
-def _refused(path: Path, why: str) -> TbqError:
-    go_on = f"give another journal and warm_start={str(path.parent)!r}"
-    return TbqError(f"journal: {path} cannot be gone on with: {why}. To use its evaluations in a new run, {go_on}")
-
-
 def ask_record(proposals: Iterable[Proposal], history: Sequence[Belief] = (), seconds: float = 0.0) -> Record:
     """Points that go out and, for those who look on, what is believed by then and how long we took so far."""
     return {"kind": "ask", "proposals": [proposal_record(p) for p in proposals], "seconds": seconds, **_belief(history)}
@@ -351,10 +233,30 @@ def end_record(stop: Stop, history: Sequence[Belief], seconds: float = 0.0) -> R
 
 
 def run_record(evaluation: Evaluation) -> Record:
-    return {"kind": "run", **outcome_record(evaluation)}
+    return {"kind": "run", **outcome_record(evaluation), "time": time.time()}
+
+
+def begin_record(places: int, batch: int) -> Record:
+    """Somebody sets out to make runs: so many at a time, with so many points in flight after the initial design."""
+    return {"kind": "begin", "places": places, "batch": batch, "time": time.time()}
+
+
+def steer_record(settings: Settings) -> Record:
+    """From here on the run has another budget or tolerance."""
+    return {"kind": "steer", "settings": plain(asdict(settings))}
 
 
 LEARN: Record = {"kind": "learn"}
+
+
+def found_record(log_evidence: float, sd: float) -> Record:
+    """For those who look on: the evidence that was stated at the end, with its total error."""
+    return {"kind": "found", "log_evidence": number(log_evidence), "log_evidence_sd": number(sd)}
+
+
+def estimate_record(log_evidence: float, sd: float, runs: int) -> Record:
+    """For those who look on: the evidence as it would have been stated after so many runs, with its total error."""
+    return {"kind": "estimate", "log_evidence": number(log_evidence), "log_evidence_sd": number(sd), "runs": runs}
 
 
 def drop_record(ids: Iterable[int]) -> Record:
@@ -366,36 +268,5 @@ def outage_record(message: str, ids: Iterable[int], wait: float | None) -> Recor
     return {"kind": "outage", "message": message, "ids": sorted(ids), "wait": wait, "time": time.time()}
 
 
-def proposals_of(ask: Record) -> list[Proposal]:
-    return [proposal_of(p) for p in ask["proposals"]]
-
-
-def settings_of(record: Record) -> Settings:
-    """The settings that a header has. A function that was one of them is its name."""
-    known = {f.name for f in fields(Settings)}
-    settings: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record.items() if k in known}
-    tuning: dict[str, Any] = {k: float(v) if v in _WORDS else v for k, v in record["tuning"].items()}
-    settings["tuning"] = Tuning(**tuning)
-    settings["otherwise"] = settings_of(record["otherwise"]) if record.get("otherwise") else None
-    return Settings(**{**settings, "tolerance": tuple(settings["tolerance"])})
-
-
-def known_of(header: Record) -> list[Evaluation]:
-    return [evaluation_of(r) for r in header["known"]]
-
-
 def _belief(history: Sequence[Belief]) -> Record:
-    return {"belief": _plain(asdict(history[-1]))} if history else {}
-
-
-def _plain(value: Any) -> Any:
-    """Settings as JSON has them; a function by its name."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return number(value)
-    if value is None or isinstance(value, str | int):
-        return value
-    return getattr(value, "__name__", type(value).__name__)
+    return {"belief": plain(asdict(history[-1]))} if history else {}

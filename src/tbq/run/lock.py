@@ -18,6 +18,10 @@ _LOOKS = 3  # tries of a reader, who may meet another reader
 _PAUSE = 0.05  # seconds between tries
 
 
+class InUseError(TbqError):
+    """Another process writes to the journal."""
+
+
 def acquire(path: Path) -> int:
     """Descriptor of the locked file; closing it gives the lock back."""
     for _ in range(_PATIENCE):
@@ -31,7 +35,7 @@ def acquire(path: Path) -> int:
         os.close(file)
         time.sleep(_PAUSE)
     journal = path.with_name("journal.jsonl")
-    raise TbqError(f"journal: {journal} is in use by another run; wait for it, end it, or close its session")
+    raise InUseError(f"journal: {journal} is in use by another run; wait for it, end it, or close its session")
 
 
 def held(path: Path) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+
 from tbq.problem.options import EngineOptions, Option
 from tbq.run.progress import Progress
 from tbq.run.warm_start import WarmStart
@@ -15,6 +17,10 @@ class SessionOptions(EngineOptions, total=False):
     """Of a run whose simulator is in the user's hands."""
 
     seed: Annotated[int | None, Option(None, "Makes the run repeatable.", least=0)]
+    rng: Annotated[
+        int | np.random.Generator | None,
+        Option(None, "In place of ``seed``: a whole number, or a generator from which one is drawn."),
+    ]
     journal: Annotated[
         str | Path | None,
         Option(
@@ -27,7 +33,8 @@ class SessionOptions(EngineOptions, total=False):
         Option(
             None,
             "Earlier evaluations to start from, in place of the initial runs: the folder of a journal, a "
-            ":class:`tbq.Result` or a list. The prior may be another, and the data too where outputs were stored.",
+            ":class:`tbq.Result` or a list. The prior may be another, and the data too where outputs were stored. "
+            'With a coarse model also ``{"coarse": ...}``, for runs of that model alone.',
         ),
     ]
     retry_failed: Annotated[
@@ -94,7 +101,9 @@ class RunOptions(SessionOptions, total=False):
         Progress,
         Option(
             "auto",
-            '``"rich"``: a line that changes; ``"plain"``: a line per stage; ``False``: nothing; ``"auto"``: the first '
-            "on a terminal, else nothing.",
+            'How the run stands: ``"rich"``, a panel that changes; ``"plain"``, a line at every stage and every few '
+            'minutes; ``"notebook"``, an output that changes; ``False``, nothing. The logger ``tbq`` has the lines at '
+            "level INFO in any case.",
+            '``"auto"``: the panel on a terminal, the notebook\'s in one, else nothing.',
         ),
     ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tbq.common.arguments import real
 from tbq.common.errors import ArgumentError, TbqError
-from tbq.common.words import duration
+from tbq.common.words import brief, duration
 from tbq.problem.evaluation import Evaluation, Proposal
 from tbq.problem.failures import likeness
 
@@ -64,7 +64,7 @@ class Outage:
 
     def sentence(self, wait: float | None) -> str:
         """For those who look on; ``wait`` is None when no more tries are made."""
-        seen = self.message.strip().splitlines()[0] if self.message.strip() else "no message"
+        seen = brief(self.message)
         what = f"{len(self.runs)} runs in a row failed alike" if self.kind is Kind.ALIKE else "runs are stopped"
         then = "the run ends here, and can go on later" if wait is None else f"next try in {duration(wait)}"
         return f"{what}, which does not look like a matter of theta: {seen} ({then})"
@@ -80,7 +80,7 @@ def control(runs: Iterable[Evaluation]) -> Proposal | None:
 
 def proposal_of(e: Evaluation) -> Proposal:
     """The point of a run, to be made again."""
-    return Proposal(e.id, e.theta, e.stage, e.origin, e.acquisition)
+    return e.proposal
 
 
 def check_limits(value: Any) -> tuple[float, float]:

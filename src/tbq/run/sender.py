@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tbq.common.arguments import positive, whole
 from tbq.common.errors import ArgumentError, TbqError
+from tbq.common.words import described
+from tbq.problem.likelihood import GaussianLikelihood
 from tbq.run import outage
 from tbq.simulate import child, processes, worker
 from tbq.simulate.pool import ExecutorLike, Job, check_executor, made
@@ -47,14 +49,23 @@ class Sender:
     """The executor that runs are made on."""
 
     def __init__(self, log_likelihood: worker.LogLikelihood, plan: Plan, folder: Path | None) -> None:
-        self.plan, self.folder, self.task = plan, folder, Portable(log_likelihood)
+        self.plan, self.folder, self.tasks = plan, folder, {"fine": Portable(log_likelihood)}
+        if isinstance(log_likelihood, GaussianLikelihood) and log_likelihood.has_coarse:
+            self.tasks["coarse"] = Portable(log_likelihood.at("coarse"))
         if plan.timeout is not None:
-            _ = self.task.payload  # say at once that it cannot be sent
+            _ = [task.payload for task in self.tasks.values()]  # say at once that it cannot be sent
         self.driver = processes.driver(uuid.uuid4().hex, folder)
         self.make: Callable[[], Executor] | None = None if isinstance(plan.executor, Executor) else plan.executor
         self.executor = plan.executor if isinstance(plan.executor, Executor) else made(self.make)
         self.broken = False
         self.workers: set[int] = set()  # processes of the pool
+
+    @property
+    def places(self) -> int:
+        """Runs at a time: the workers of a pool that says how many it has, else the points that are kept in flight."""
+        if self.plan.executor is None:
+            return 1
+        return int(getattr(self.executor, "_max_workers", 0)) or self.plan.batch_size
 
     def send(self, job: Job) -> Future[Answer]:
         """Send one job out; where nobody takes it, its answer says so."""
@@ -72,8 +83,7 @@ class Sender:
             raise
         except Exception as error:
             future: Future[Answer] = Future()
-            why = f"the executor takes no work: {type(error).__name__}: {error}"
-            future.set_result(Answer(error=why, outage=child.NAMED))
+            future.set_result(Answer(error=f"the executor takes no work: {described(error)}", outage=child.NAMED))
             return future
 
     def close(self, out: Iterable[Future[Answer]]) -> None:
@@ -98,7 +108,7 @@ class Sender:
             with processes.marking(self.driver):
                 ticket = job.ticket(self.driver)
                 future: Future[Answer] = self.executor.submit(
-                    worker.call, self.task, theta, plan.timeout, job.apart, ticket
+                    worker.call, self.tasks[job.level], theta, plan.timeout, job.apart, ticket
                 )
         except BaseException:
             self._release()

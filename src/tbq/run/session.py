@@ -5,32 +5,37 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
 
-import numpy as np
-
 from tbq import engine
-from tbq.common.arguments import checked_seed, floats, real, whole
+from tbq.common.arguments import checked_seed, whole
 from tbq.common.errors import ArgumentError
 from tbq.common.randomness import fresh_seed
 from tbq.common.threads import single_threaded
-from tbq.common.types import Array, ArrayLike
-from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
-from tbq.problem.likelihood import GaussianLikelihood
+from tbq.common.types import ArrayLike
+from tbq.problem.evaluation import Evaluation, Proposal, failure, judge
+from tbq.problem.likelihood import GaussianLikelihood, noise_parameters
 from tbq.problem.options import EngineOptions, documented, options_of, with_defaults
 from tbq.problem.prior import Prior, check_prior
 from tbq.problem.records import run_of
 from tbq.problem.settings import Settings, resolve
 from tbq.result.result import Result
-from tbq.run import journal
+from tbq.run import journal, waypoints
+from tbq.run.beginning import noise_of, start
+from tbq.run.contents import Contents, finished_of, proposals_of
+from tbq.run.estimates import Estimate
+from tbq.run.header import Record, header_of, known_of, settings_of
 from tbq.run.options import SessionOptions
+from tbq.run.same_run import check_same, is_steered
+from tbq.run.standing import Clock, Standing, of_parts
+from tbq.run.told import check_seconds, learnable, outputs_of, point_out
 from tbq.run.warm_start import WarmStart, earlier
 
-_SCALES = 256  # points of the prior at which an unknown noise must have a scale
+Replaying = Callable[[int, int], None]  # is told how many runs of a journal have been taken in again, of how many
 
 
 class Session:
@@ -49,6 +54,15 @@ class Session:
         ``seed``, ``journal``, ``warm_start``, ``tolerance`` and the others of :func:`tbq.infer` but those that say how
         runs are made. A session opened again on the journal of another is where that was. Points that were
         out then are the first to be given out again; where a run is still under way, tell it when it is done.
+
+    Examples
+    --------
+    >>> session = tbq.Session(tbq.Prior({"k": stats.uniform(0.0, 2.0)}), seed=0)
+    >>> while not session.done:
+    ...     for p in session.ask(4):
+    ...         _ = session.tell(p.id, log_likelihood=-50.0 * (p.theta[0] - 1.2) ** 2)
+    >>> round(session.result().log_evidence, 1)
+    -2.1
     """
 
     @documented(SessionOptions)
@@ -62,8 +76,10 @@ class Session:
             )
         chosen = with_defaults("Session", SessionOptions, cast(dict[str, Any], options))
         of_engine = {name: chosen[name] for name in options_of(EngineOptions)}
-        settings = resolve(prior.dim, outputs=likelihood is not None, **of_engine)
-        seed, folder, known = chosen["seed"], chosen["journal"], chosen["warm_start"]
+        noise = noise_parameters(likelihood)
+        outputs, coarse = likelihood is not None, likelihood is not None and likelihood.has_coarse
+        settings = resolve(prior.simulated.dim, outputs=outputs, noise=noise, coarse=coarse, **of_engine)
+        seed, folder, known = checked_seed(chosen["seed"], chosen["rng"]), chosen["journal"], chosen["warm_start"]
         self._begin(prior, settings, seed, folder, known, likelihood, chosen["retry_failed"])
 
     @classmethod
@@ -77,18 +93,19 @@ class Session:
         warm_start: WarmStart | None = None,
         likelihood: Any = None,
         retry_failed: bool = False,
+        replaying: Replaying | None = None,
     ) -> Self:
         """A session of settings already made. ``likelihood`` judges the outputs of earlier evaluations anew."""
         session = cls.__new__(cls)
-        session._begin(prior, settings, seed, journal, warm_start, likelihood, retry_failed)
+        session._begin(prior, settings, seed, journal, warm_start, likelihood, retry_failed, replaying)
         return session
 
     @classmethod
-    def view(cls, prior: Prior, contents: journal.Contents, likelihood: Any = None) -> Self:
+    def view(cls, prior: Prior, contents: Contents, likelihood: Any = None) -> Self:
         """The state that a journal tells of, without being its writer; ``replay`` takes in what it tells later."""
-        header, settings = contents.header, journal.settings_of(contents.header["settings"])
+        header, settings = contents.header, settings_of(contents.header["settings"])
         session = cls.of(prior, settings, seed=header["seed"], likelihood=likelihood)
-        session.state = _start(prior, settings, header["seed"], journal.known_of(header), likelihood)
+        session.state = start(prior, settings, header["seed"], known_of(header), likelihood)
         session.replay(contents.records)
         return session
 
@@ -101,44 +118,53 @@ class Session:
         warm_start: WarmStart | None,
         likelihood: Any = None,
         retry_failed: bool = False,
+        replaying: Replaying | None = None,
     ) -> None:
         from tbq.common.version import __version__ as version
 
         seed = checked_seed(seed)
-        if settings.surrogate == "outputs" and isinstance(likelihood, GaussianLikelihood) and likelihood.scaled:
-            likelihood.check_scales(prior.sample(_SCALES, 0, "sobol"))  # before anything is run
+        noise = noise_of(prior, settings, likelihood)
         self._lock = threading.RLock()
         self._journal = None if folder is None else journal.Journal(folder)
         self._again: list[Proposal] = []  # out when the run was interrupted, and not given out since
         self._untold: list[Evaluation] = []  # recorded, and not yet learned from
+        self._clock = Clock(time.time())
+        self._found: tuple[float, float] | None = None  # that the journal has
+        self._estimate: Estimate | None = None
         self._seconds = 0.0  # spent on choosing and learning, in this process and before
         contents = self._journal.contents if self._journal else None
         try:
             if self._journal and contents:
-                journal.check_header(contents.header, prior, settings, seed, version, self._journal.path)
-                self.state = _start(
-                    prior, settings, contents.header["seed"], journal.known_of(contents.header), likelihood
-                )
-                self.replay(contents.records)
+                check_same(contents, prior, settings, seed, version, self._journal.path, noise)
+                begun = settings.with_limits_of(settings_of(contents.header["settings"]))
+                self.state = start(prior, begun, contents.header["seed"], known_of(contents.header), likelihood)
+                self._clock, self._found = Clock.of(contents).paused(), contents.found
+                self._estimate = contents.estimate
+                self.replay(contents.records, replaying)
+                if is_steered(contents, settings):
+                    self._steer(settings)
                 if retry_failed:
                     self.forget([e.id for e in self.evaluations if e.status.is_failure and e.origin != "earlier"])
             else:
                 seed = fresh_seed() if seed is None else seed
                 known = [] if warm_start is None else earlier(warm_start, prior, likelihood, retry_failed)
                 if self._journal:
-                    self._journal.append(journal.header_of(prior, settings, seed, version, known))
-                self.state = _start(prior, settings, seed, known, likelihood)
+                    self._journal.append(header_of(prior, settings, seed, version, known, noise))
+                self.state = start(prior, settings, seed, known, likelihood)
         except BaseException:
             self.close()
             raise
 
     # --- the run --------------------------------------------------------------------------------------------
 
-    def ask(self, n: int = 1) -> list[Proposal]:
-        """Up to ``n`` points to run next: none when the run is done, or waits for points that are out."""
+    def ask(self, n: int = 1, *, again: bool = True) -> list[Proposal]:
+        """Up to ``n`` points to run next: none when the run is done, or waits for points that are out.
+
+        Those that were out when the journal was opened come first, unless their runs go on elsewhere (``again=False``).
+        """
         n = whole("Session.ask: n", n)
         with self._lock:
-            if self._again:
+            if self._again and again:
                 self._reserve(len(self.pending))
                 given, self._again = self._again[:n], self._again[n:]
                 return given
@@ -147,7 +173,8 @@ class Session:
                 state, proposals = engine.ask(self.state, n)
             if proposals:
                 self._reserve(len(self.pending) + len(proposals))
-                self._append(journal.ask_record(proposals, self.state.history, self._seconds))
+                record = journal.ask_record(proposals, self.state.history, self._seconds)
+                self._append({**record, **waypoints.record_of(self.state.waypoint)})
                 self.state = state
             return proposals
 
@@ -158,13 +185,12 @@ class Session:
 
         Where outputs are learned, a run that has a likelihood needs all of them; of others, what there is helps.
         """
-        array = None if outputs is None else _outputs(outputs)
-        if not real(seconds) >= 0.0:
-            raise ArgumentError(f"Session.tell: seconds must be a number that is not negative; got {seconds!r}")
+        array = None if outputs is None else outputs_of(outputs)
+        check_seconds(seconds)
         with self._lock:
             evaluation = judge(self._pending("tell", proposal_id), log_likelihood, seconds, array)
             if self.state.likelihood is not None and self.state.settings.surrogate == "outputs":
-                evaluation = _learnable(evaluation, len(self.state.likelihood.observed))
+                evaluation = learnable(evaluation, len(self.state.likelihood.observed))
             return self._record(evaluation)
 
     def fail(self, proposal_id: int, message: str = "") -> Evaluation:
@@ -191,8 +217,8 @@ class Session:
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """Every run that was told."""
-        return (*self.state.evaluations, *self._untold)
+        """Every run that was told, of either level where there is a coarse model."""
+        return (*self.state.evaluations, *self.state.coarse, *self._untold)
 
     @property
     def done(self) -> bool:
@@ -206,12 +232,16 @@ class Session:
         """What is known now: complete when ``done``, and honest about it before. Changes nothing."""
         with self._lock, single_threaded():
             state = engine.tell(self.state, self._untold) if self._untold else self.state
-            return Result.of(engine.conclude(state), state.likelihood, self._seconds)
+            return Result.of(engine.conclude(state), state.likelihood, self._seconds, state.settings)
 
     def close(self) -> None:
         """Let another session open the journal. Needed only where this one goes on living."""
         if self._journal is not None:
             self._journal.close()
+
+    def __repr__(self) -> str:
+        where = "" if self.folder is None else f" in {self.folder}"
+        return f"<Session{where}: {len(self.evaluations)} runs told, {len(self.pending)} out>"
 
     def __enter__(self) -> Self:
         return self
@@ -225,9 +255,8 @@ class Session:
         """Take in runs already judged; they are on the disk when this returns."""
         with self._lock:
             out = {p.id for p in self.pending}
-            for evaluation in evaluations:
-                if evaluation.id not in out:
-                    self._pending("tell", evaluation.id)  # says what is wrong
+            for stranger in (e.id for e in evaluations if e.id not in out):
+                self._pending("tell", stranger)  # says what is wrong
             self._append(*(journal.run_record(e) for e in evaluations))
             self._untold.extend(evaluations)
             told = {e.id for e in evaluations}
@@ -237,6 +266,34 @@ class Session:
         """For those who look on; a journal that has no room for it is none the worse."""
         with contextlib.suppress(journal.JournalFullError):
             self._append(journal.outage_record(message, ids, wait))
+
+    def note_begin(self, places: int, batch: int) -> None:
+        """For those who look on: runs are made from now on, so many at a time."""
+        self._clock = replace(self._clock, since=time.time(), places=places, batch=batch)
+        with contextlib.suppress(journal.JournalFullError):
+            self._append(journal.begin_record(places, batch))
+
+    def standing(self) -> Standing:
+        """How the run stands, for those who look on."""
+        state = self.state
+        last = state.history[-1] if state.history else None
+        known = {"own": self._seconds, "clock": self._clock, "names": state.prior.simulated.names, "stop": state.stop}
+        found = {"estimate": self._estimate, "found": None if state.stop is None else self._found}
+        return of_parts(state.settings, self.evaluations, self.pending, last, **known, **found)
+
+    def note_estimate(self, estimate: Estimate) -> None:
+        """For those who look on: the evidence as it would be stated now."""
+        self._estimate = estimate
+        with contextlib.suppress(journal.JournalFullError):
+            self._append(journal.estimate_record(*estimate))
+
+    def note_found(self, result: Result) -> None:
+        """For those who look on: what the run states at its end."""
+        found = (result.log_evidence, result.log_evidence_sd)
+        if self._found != found and result.surrogate is not None:
+            self._found = found
+            with contextlib.suppress(journal.JournalFullError):
+                self._append(journal.found_record(*found))
 
     def make_room(self) -> None:
         """Take room in the journal for the next run; raises where there is none."""
@@ -252,14 +309,7 @@ class Session:
         return evaluation
 
     def _pending(self, method: str, proposal_id: int) -> Proposal:
-        pending = {p.id: p for p in self.pending}
-        if proposal_id in pending:
-            return pending[proposal_id]
-        if any(e.id == proposal_id for e in self.evaluations):
-            raise ArgumentError(f"Session.{method}: {proposal_id!r} was told already")
-        raise ArgumentError(
-            f"Session.{method}: {proposal_id!r} is not the id of a point that is out; these are {[*pending]}"
-        )
+        return point_out(method, proposal_id, self.pending, self.evaluations)
 
     def _learn(self) -> None:
         if self._untold:
@@ -285,76 +335,66 @@ class Session:
         self._seconds += time.perf_counter() - start
 
     def _forget(self, ids: Collection[int]) -> None:
-        learned = {e.id for e in self.state.evaluations if e.id in ids}
+        learned = {e.id for e in (*self.state.evaluations, *self.state.coarse) if e.id in ids}
         self._untold = [e for e in self._untold if e.id not in ids]
         self.state = engine.forget(self.state, learned) if learned else self.state
         given = {p.id for p in self._again}
         self._again = [p for p in self.pending if p.id in ids or p.id in given]
 
+    def _steer(self, settings: Settings) -> None:
+        """Go on with another budget or tolerance."""
+        self._append(journal.steer_record(settings))
+        self.state = engine.steer(self.state, self._with_known(settings))
+        self._note_end()
+
+    def _with_known(self, settings: Settings) -> Settings:
+        return settings.with_budget(sum(e.origin == "earlier" for e in self.state.evaluations))
+
     def _reserve(self, runs: int) -> None:
         if self._journal is not None:
             self._journal.reserve(runs)
 
-    def _append(self, *records: journal.Record) -> None:
+    def _append(self, *records: Record) -> None:
         if self._journal is not None:
             self._journal.append(*records)
 
-    def replay(self, records: Sequence[journal.Record]) -> None:
-        """Take in records of a journal. Proposals are not chosen again: only learning costs time."""
+    def replay(self, records: Sequence[Record], replaying: Replaying | None = None) -> None:
+        """Take in records of a journal. Proposals are not chosen again: only learning costs time.
+
+        Outputs were learned anew every few runs: what was learned before the last time is not learned again.
+        """
         out, asked = {p.id: p for p in self.pending}, []
-        for record in records:
+        total = len(finished_of(records))
+        replaying = replaying or (lambda done, total: None)
+        replaying(0, total)
+        start, waypoint = waypoints.last(records, self.state.history) or (-1, None)
+        for i, record in enumerate(records):
+            if i == start and waypoint is not None:
+                with self._working():
+                    self.state = engine.go_on(self.state, waypoint)
             if record["kind"] == "ask":
-                asked += journal.proposals_of(record)
+                asked += proposals_of(record)
                 out.update((p.id, p) for p in asked[-len(record["proposals"]) :])
             elif record["kind"] == "run":
                 proposal = out.pop(record["id"], None) or self._pending("replay", record["id"])
                 self._untold.append(run_of(record, proposal))
             elif record["kind"] == "learn":
                 self.state, asked = engine.remember(self.state, asked), []
-                self._take_in()
+                if i < start:
+                    self.state, self._untold = engine.collect(self.state, self._untold), []
+                else:
+                    self._take_in()
+                replaying(sum(e.origin != "earlier" for e in self.state.evaluations), total)
             elif record["kind"] == "drop":
                 self.state, asked = engine.remember(self.state, asked), []
                 self._forget(record["ids"])
                 out.update((p.id, p) for p in self.pending)
+            elif record["kind"] == "steer":
+                self.state, asked = engine.remember(self.state, asked), []
+                self.state = engine.steer(self.state, self._with_known(settings_of(record["settings"])))
             if record["kind"] in ("ask", "end"):
                 self._seconds = float(record.get("seconds", 0.0))
         self.state = engine.remember(self.state, asked)
         self._again = list(self.pending)
-        if records and records[-1]["kind"] == "learn":
+        if records and records[-1]["kind"] in ("learn", "steer"):
             self._note_end()
-
-
-def _start(
-    prior: Prior, settings: Settings, seed: int, known: Sequence[Evaluation], likelihood: Any = None
-) -> engine.State:
-    """A run that has seen nothing but ``known``, which stands in for the initial design and costs no budget."""
-    settings = settings.with_budget(len(known))
-    with single_threaded():
-        data = likelihood if isinstance(likelihood, GaussianLikelihood) else None
-        state = replace(engine.init(prior, settings, seed, data), next_id=len(known))
-        return engine.tell(state, known) if known else state
-
-
-def _outputs(outputs: ArrayLike) -> Array:
-    try:
-        array = floats(outputs)
-    except Exception:
-        raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
-    if array.ndim != 1:
-        raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
-    return array
-
-
-def _learnable(evaluation: Evaluation, m: int) -> Evaluation:
-    """The evaluation if its outputs can be learned; refused, before it is recorded for good, if not."""
-    expected = f"Session.tell: outputs must be the {m} that the likelihood has data of"
-    if evaluation.outputs is None:
-        if evaluation.status is Status.OK:
-            raise ArgumentError(f"{expected}, where log_likelihood is a number; got none")
-        return evaluation
-    if len(evaluation.outputs) != m:
-        raise ArgumentError(f"{expected}; got {len(evaluation.outputs)}")
-    finite = np.isfinite(evaluation.outputs)
-    if evaluation.status is Status.OK and not finite.all():
-        raise ArgumentError(f"{expected}, all finite where log_likelihood is a number; got {evaluation.outputs}")
-    return replace(evaluation, outputs=np.where(finite, evaluation.outputs, np.nan))

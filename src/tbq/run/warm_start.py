@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from tbq.common.errors import ArgumentError
-from tbq.problem.evaluation import Evaluation, Proposal, Status, judge
+from tbq.problem.evaluation import Evaluation, Level, Status, judge
+from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.result.result import Result
 from tbq.run import journal
 
-WarmStart = str | Path | Result | Sequence[Evaluation]
+Source = str | Path | Result | Sequence[Evaluation]
+WarmStart = Source | Mapping[Level, Source]  # by level: {"coarse": ...} for runs of the coarse model alone
 
 
 def earlier(source: WarmStart, prior: Prior, likelihood: Any = None, retry_failed: bool = False) -> list[Evaluation]:
@@ -26,6 +28,34 @@ def earlier(source: WarmStart, prior: Prior, likelihood: Any = None, retry_faile
     others. Left out, with a warning that says so, are points outside the prior and runs it cannot judge; with
     ``retry_failed`` also those that failed.
     """
+    prior = prior.simulated
+    if isinstance(source, Mapping):
+        parts = [_of_level(s, prior, likelihood, retry_failed, level) for level, s in source.items()]
+        return _numbered([e for part in parts for e in part])
+    known = _fit_ones(source, prior, likelihood, retry_failed)
+    coarse = isinstance(likelihood, GaussianLikelihood) and likelihood.has_coarse
+    return _numbered([e for e in known if coarse or e.level == "fine"])
+
+
+def _numbered(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    return [
+        replace(e, id=i, stage=0, origin="earlier", acquisition=np.nan, theta=np.array(e.theta, dtype=float))
+        for i, e in enumerate(evaluations)
+    ]
+
+
+def _of_level(source: Source, prior: Prior, likelihood: Any, retry_failed: bool, level: Any) -> list[Evaluation]:
+    """Fine runs of a source, as those of a level: what was a study of the coarse model alone is one."""
+    if level not in get_args(Level):
+        raise ArgumentError(f"warm_start: levels are 'fine' and 'coarse'; got {level!r}")
+    if level == "coarse" and not (isinstance(likelihood, GaussianLikelihood) and likelihood.has_coarse):
+        raise ArgumentError("warm_start: 'coarse' needs a likelihood that has a coarse model")
+    known = _fit_ones(source, prior, likelihood, retry_failed)
+    return [replace(e, level=level) for e in known if e.level == "fine"]
+
+
+def _fit_ones(source: Source, prior: Prior, likelihood: Any, retry_failed: bool) -> list[Evaluation]:
+    """Evaluations that lie within the prior, judged anew by the likelihood."""
     names, evaluations = _evaluations_of(source)
     if names is not None and names != prior.names:
         raise ArgumentError(f"warm_start: its parameters are {', '.join(names)}; the prior's {', '.join(prior.names)}")
@@ -43,18 +73,15 @@ def earlier(source: WarmStart, prior: Prior, likelihood: Any = None, retry_faile
         judged = [_judged_anew(e, from_outputs) for e in inside if e.outputs is not None or e.status is not Status.OK]
         _say_left_out(len(inside) - len(judged), len(inside), "have no outputs that the likelihood could judge")
         inside = judged
-    return [
-        replace(e, id=i, stage=0, origin="earlier", acquisition=np.nan, theta=np.array(e.theta, dtype=float))
-        for i, e in enumerate(inside)
-    ]
+    return inside
 
 
-def _evaluations_of(source: WarmStart) -> tuple[tuple[str, ...] | None, list[Evaluation]]:
+def _evaluations_of(source: Source) -> tuple[tuple[str, ...] | None, list[Evaluation]]:
     if isinstance(source, str | Path):
         contents = journal.read(source)
         return tuple(contents.header["prior"]["names"]), sorted(contents.evaluations, key=lambda e: e.id)
     if isinstance(source, Result):
-        return source.prior.names, list(source.evaluations)
+        return source.prior.simulated.names, [*source.evaluations, *source.coarse]
     evaluations: list[Any] = list(source) if isinstance(source, Sequence) else [source]
     for e in evaluations:
         if not isinstance(e, Evaluation):
@@ -67,8 +94,7 @@ def _evaluations_of(source: WarmStart) -> tuple[tuple[str, ...] | None, list[Eva
 def _judged_anew(e: Evaluation, from_outputs: Callable[[Any, Any], Any]) -> Evaluation:
     if e.outputs is None:
         return e
-    proposal = Proposal(e.id, e.theta, e.stage, e.origin, e.acquisition)
-    return judge(proposal, from_outputs(e.theta, e.outputs), e.seconds, e.outputs)
+    return judge(e.proposal, from_outputs(e.theta, e.outputs), e.seconds, e.outputs)
 
 
 def _say_left_out(count: int, total: int, why: str) -> None:

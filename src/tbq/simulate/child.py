@@ -65,7 +65,7 @@ def main() -> None:
     os.dup2(2, 1)  # what the simulator prints must not mix with the answer
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     sys.path[:] = pickle.load(sys.stdin.buffer)
-    payload, theta = pickle.load(sys.stdin.buffer)
+    payload, theta, number = pickle.load(sys.stdin.buffer)
     answer: Attempt
     try:
         log_likelihood = pickle.loads(payload)
@@ -76,6 +76,8 @@ def main() -> None:
     else:
         answers.write(READY)
         answers.flush()
+        if (names := sys.modules.get("tbq.simulate.run_number")) is not None:  # loaded by what names files after it
+            names.current.set(number)
         answer = attempt(log_likelihood, theta)
     try:
         data = pickle.dumps(answer)

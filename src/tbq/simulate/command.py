@@ -6,35 +6,34 @@ gives no usable output.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-import signal
-import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tbq.common.arguments import check_timeout
-from tbq.common.errors import (
-    ArgumentError,
-    ProgramError,
-    ProgramUnavailableError,
-    SimulatorError,
-    SimulatorTimeoutError,
-)
-from tbq.common.types import Array
-from tbq.simulate.processes import Program
-from tbq.simulate.textfiles import fill, place, read_numbers
+import numpy as np
 
-_TAIL_LINES = 10  # of stderr, in an error message
+from tbq.common.arguments import check_timeout
+from tbq.common.errors import ArgumentError, ProgramUnavailableError, SimulatorError
+from tbq.common.types import Array
+from tbq.simulate.execute import SHELL, execute, tail
+from tbq.simulate.licences import Licences
+from tbq.simulate.outputs import Output
+from tbq.simulate.placeholders import check_places, fill
+from tbq.simulate.readers import Numbers, Pattern, inside, pattern_with_group
+from tbq.simulate.run_number import new_directory
+
+PathLike = str | Path
 
 
 @dataclass(frozen=True)
 class CommandModel:
-    """A program as a function of theta: input file from a template, run, output file read.
+    """A program as a function of theta: input files from templates, run, output file read.
 
     Every run has its own directory, where ``stdout.txt`` and ``stderr.txt`` are kept too. After a success the
     directory is removed unless ``keep``; after a failure it stays, and the error names it.
@@ -42,21 +41,36 @@ class CommandModel:
     Parameters
     ----------
     names
-        Parameter names in the order of theta. ``{k1}`` in the template or the command stands for the value of k1 with
-        all its digits, ``{k1:12.5e}`` for a Python number format. Each must appear somewhere.
+        Parameter names in the order of theta. ``{k1}`` in a template, the command or the environment stands for the
+        value of k1 to twelve digits, ``{k1*1e3:.6E}`` for one computed from it (``+ - * / **``, ``pi``, ``sqrt``,
+        ``exp``, ``log``, ``log10``, ``sin``, ``cos``, ``tan``, ``abs``, ``min``, ``max``) in a Python number format. A
+        width in the format is that of the field: a longer value is refused, and ``{k1:8}`` has as many digits as fit
+        into eight columns. Each parameter must appear somewhere.
     command
         Program and arguments; no shell reads them.
     output
         File that the program leaves in its directory: numbers between blanks, commas or semicolons (``#`` starts a
-        comment), or JSON when it is called ``.json``. ``"stdout.txt"`` is what it prints.
+        comment), or JSON when it is called ``.json``. ``"stdout.txt"`` is what it prints. Or one or several named
+        :class:`tbq.readers.Output`, each with its own way to be read.
     pattern
         Regular expression with one group; every match in ``output`` is a number, in order.
     template
-        File that is filled in and put into the directory under its own name.
+        File, or files, filled in and put into the directory under their own names.
     files
         Files and folders that are copied there as they are.
+    links
+        Files and folders that are linked there instead, because they are large; the program must only read them.
     folder
-        Where the directories are made; the system's temporary folder when None.
+        Where the directories are made, which then have the number of their run in their names (``tbq-run-0007``); the
+        system's temporary folder when None. ``$TMPDIR`` and the like stand for what they are where the run is made.
+    environment
+        Variables for the program besides those that there are.
+    prelude
+        Commands of a login shell (bash) before the program, in the run's directory, such as
+        ``["module load calculix"]``; when one fails it is nothing that theta has done, and the run waits.
+    licences
+        How many runs may be under way at once, however many workers there are: a number for the runs in ``folder``, or
+        :class:`tbq.adapters.Licences` that others share.
     timeout
         Seconds after which the program, and whatever it started, is ended.
     keep
@@ -67,38 +81,46 @@ class CommandModel:
 
     names: Sequence[str]
     command: Sequence[str]
-    output: str
+    output: str | Output | Sequence[Output]
     pattern: str | None = None
-    template: str | Path | None = None
-    files: Sequence[str | Path] = ()
-    folder: str | Path | None = None
+    template: PathLike | Sequence[PathLike] | None = None
+    files: Sequence[PathLike] = ()
+    folder: PathLike | None = None
     timeout: float | None = None
     keep: bool = False
     transient: Sequence[int] = ()
+    links: Sequence[PathLike] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    prelude: Sequence[str] = ()
+    licences: int | Licences | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
             raise ArgumentError(
                 f"command must be a list of program and arguments, such as ['frame', '{{k1}}']; got {self.command!r}"
             )
-        if shutil.which(self.command[0]) is None:
-            raise ArgumentError(f"command: there is no program {self.command[0]!r}; give its path, or check its rights")
-        for key, path in [("template", self.template), *(("files", f) for f in self.files)]:
-            if path is not None and not (Path(path).is_file() or (key == "files" and Path(path).is_dir())):
-                raise ArgumentError(f"{key}: there is no file {str(path)!r}")
-        if self.pattern is not None:
-            _check_pattern(self.pattern)
-        if os.path.isabs(self.output) or ".." in Path(self.output).parts:
-            raise ArgumentError(f"output must be a file inside the run's directory; got {self.output!r}")
+        if any("\0" in argument for argument in self.command):
+            raise ArgumentError(f"command: no argument may hold a zero byte; got {self.command!r}")
+        _check_variables(self.environment)
+        self._check_program()
+        self._check_files()
+        if self.licences is not None and not isinstance(self.licences, Licences):
+            if self.folder is None or "$" in str(self.folder):
+                raise ArgumentError(
+                    "licences: give a folder that all runs see; or tbq.adapters.Licences(limit, folder)"
+                )
+            self._licences()
+        self._check_outputs()
         check_timeout(self.timeout)
         _check_codes(self.transient)
         self._check_places()
 
     def __call__(self, theta: Array) -> Array:
         """Outputs at theta, in the order of the file."""
-        if self.folder is not None:
-            Path(self.folder).mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="tbq-run-", dir=self.folder)).resolve()
+        if self.folder is None:
+            directory = Path(tempfile.mkdtemp(prefix="tbq-run-")).resolve()
+        else:
+            directory = new_directory(_here(self.folder))
         outputs = self.run(theta, directory)
         if not self.keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -106,82 +128,136 @@ class CommandModel:
 
     def run(self, theta: Array, directory: Path) -> Array:
         """Run in ``directory``, which stays."""
-        values = dict(zip(self.names, (float(t) for t in theta), strict=True))
-        for path in map(Path, self.files):
-            (shutil.copytree if path.is_dir() else shutil.copy)(path, directory / path.name)
-        if self.template is not None:
-            (directory / Path(self.template).name).write_bytes(
-                fill(self._template_text, values).encode(errors="surrogateescape")
-            )
-        program = self.command[0]
-        if os.path.dirname(program):  # a path from here, not from the directory of the run
-            program = os.path.abspath(program)
-        command = [program, *(fill(argument, values) for argument in self.command[1:])]
+        values = self._values(theta)
         try:
-            _execute(command, directory, self.timeout, self.transient)
-            return read_numbers(directory / self.output, self.pattern)
+            for path in map(Path, self.files):
+                (shutil.copytree if path.is_dir() else shutil.copy)(path, directory / path.name)
+            for path in map(Path, self.links):
+                (directory / path.name).symlink_to(path.resolve())
+            for name, text in self.inputs(theta).items():
+                (directory / name).write_bytes(text.encode(errors="surrogateescape"))
+            program = self.command[0]
+            if os.path.dirname(program):  # a path from here, not from the directory of the run
+                program = os.path.abspath(program)
+            command = [program, *(fill(argument, values) for argument in self.command[1:])]
+            environment = {name: fill(value, values) for name, value in self.environment.items()}
+            licences = self._licences()
+            with contextlib.nullcontext() if licences is None else licences.one():
+                execute(
+                    command,
+                    directory,
+                    timeout=self.timeout,
+                    transient=self.transient,
+                    environment=environment,
+                    prelude=self.prelude,
+                )
+            return np.concatenate([output.read(directory) for output in self._outputs])
         except SimulatorError as error:
-            raise type(error)(f"{error}{_tail(directory)}\nIts directory is kept: {directory}") from error
+            raise type(error)(f"{error}{tail(directory)}\nIts directory is kept: {directory}") from error
+
+    def inputs(self, theta: Array) -> dict[str, str]:
+        """The templates as they are filled in at theta, by the names of their files."""
+        values, filled = self._values(theta), {}
+        for path in self._templates:
+            try:
+                filled[path.name] = fill(_text(path), values)
+            except SimulatorError as error:
+                raise type(error)(f"{path.name}, {error}") from error
+        return filled
 
     @property
-    def _template_text(self) -> str:
-        return "" if self.template is None else Path(self.template).read_bytes().decode(errors="surrogateescape")
+    def _templates(self) -> list[Path]:
+        return templates_of(self.template)
+
+    @property
+    def _outputs(self) -> list[Output]:
+        if isinstance(self.output, str):
+            file = self.output
+            return [Output("", Numbers(file) if self.pattern is None else Pattern(file, self.pattern))]
+        return [self.output] if isinstance(self.output, Output) else list(self.output)
+
+    def _values(self, theta: Array) -> dict[str, float]:
+        return dict(zip(self.names, (float(t) for t in theta), strict=True))
+
+    def _licences(self) -> Licences | None:
+        if isinstance(self.licences, Licences) or self.licences is None:
+            return self.licences
+        return Licences(self.licences, _here(self.folder or "") / "licences")
+
+    # --- checks ---------------------------------------------------------------------------------------------
+
+    def _check_program(self) -> None:
+        if isinstance(self.prelude, str) or any("\0" in line for line in self.prelude):
+            raise ArgumentError(f"prelude must be a list of commands; got {self.prelude!r}")
+        if self.prelude:  # which may put the program on the path
+            if shutil.which(SHELL) is None:
+                raise ArgumentError(f"prelude: its commands are for {SHELL}, and there is none here")
+        elif shutil.which(self.command[0], path=self.environment.get("PATH")) is None:
+            raise ArgumentError(f"command: there is no program {self.command[0]!r}; give its path, or check its rights")
+
+    def _check_files(self) -> None:
+        given = [("template", t) for t in self._templates]
+        given += [(key, Path(f)) for key in ("files", "links") for f in getattr(self, key)]
+        for key, path in given:
+            if not (os.path.isfile(path) or (key != "template" and os.path.isdir(path))):
+                raise ArgumentError(f"{key}: there is no file {str(path)!r}")
+        names = [path.name for _, path in given]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ArgumentError(f"template, files and links: two are called {twice[0]!r}, and one would take its place")
+
+    def _check_outputs(self) -> None:
+        if isinstance(self.output, str):
+            inside("output", self.output)
+            if self.pattern is not None:
+                pattern_with_group(self.pattern)
+            return
+        if self.pattern is not None:
+            raise ArgumentError("pattern is for an output that is a file; others say themselves how they are read")
+        if not self._outputs or not all(isinstance(output, Output) for output in self._outputs):
+            raise ArgumentError(f"output must be a file, or one or several tbq.readers.Output; got {self.output!r}")
+        names = [output.name for output in self._outputs]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ArgumentError(f"output: two are called {twice[0]!r}")
 
     def _check_places(self) -> None:
         """Every parameter must reach the program, and in a format that exists."""
-        places = "\n".join([self._template_text, *self.command[1:]])
+        places = [_text(path) for path in self._templates]
+        places += [*self.command[1:], *self.environment.values()]
+        reached: set[str] = set().union(*(check_places(text, list(self.names)) for text in places))
         for name in self.names:
-            if not place([name]).search(places):
-                where = "the command" if self.template is None else "the template or the command"
+            if name not in reached:
+                where = "the template or the command" if self._templates else "the command"
                 raise ArgumentError(f"{name}: the parameter does not appear in {where}; write {{{name}}} for its value")
-        fill(places, dict.fromkeys(self.names, 1.0))
 
 
-def _execute(command: Sequence[str], directory: Path, timeout: float | None, transient: Sequence[int]) -> None:
-    shown = " ".join(command)
-    with (directory / "stdout.txt").open("wb") as out, (directory / "stderr.txt").open("wb") as err:
-        try:
-            process = Program(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        except OSError as error:
-            raise ProgramUnavailableError(f"the program could not be started: {error.strerror} ({shown})") from error
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired as error:
-            raise SimulatorTimeoutError(f"the program was ended after {timeout:g} s ({shown})") from error
-        finally:
-            process.end()
-    if code < 0:
-        raise ProgramError(f"the program was ended by signal {-code}, {signal.strsignal(-code)} ({shown})")
-    if code in transient:
-        raise ProgramUnavailableError(f"the program ended with exit code {code}, which is transient ({shown})")
-    if code > 0:
-        raise ProgramError(f"the program ended with exit code {code} ({shown})")
+def templates_of(template: PathLike | Sequence[PathLike] | None) -> list[Path]:
+    """One, several or none."""
+    if template is None:
+        return []
+    return [Path(t) for t in ([template] if isinstance(template, str | Path) else template)]
 
 
-def _tail(directory: Path) -> str:
-    """The last lines of stderr, or of stdout when stderr is empty."""
-    for name in ("stderr.txt", "stdout.txt"):
-        path = directory / name
-        text = path.read_bytes()[-4000:].decode(errors="replace").strip() if path.exists() else ""
-        if text:
-            lines = "\n".join(f"  {line}" for line in text.splitlines()[-_TAIL_LINES:])
-            return f"\nIts {path.stem} ends with:\n{lines}"
-    return "\nIt printed nothing."
+def _text(path: Path) -> str:
+    """Bytes that are no UTF-8 are kept as they are."""
+    return path.read_bytes().decode(errors="surrogateescape")
 
 
-# --- checks
-
-
-def _check_pattern(pattern: str) -> None:
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise ArgumentError(f"pattern is not a regular expression: {error}; got {pattern!r}") from error
-    if groups != 1:
-        raise ArgumentError(f"pattern must have one group (...) around the number; got {groups} in {pattern!r}")
+def _here(folder: PathLike) -> Path:
+    """A folder with the variables of this machine in it."""
+    path = os.path.expandvars(os.path.expanduser(folder))
+    if missing := re.search(r"\$\w+|\$\{\w+\}", path):
+        raise ProgramUnavailableError(f"folder: {missing[0]} of {str(folder)!r} is not set here")
+    return Path(path)
 
 
 def _check_codes(codes: Any) -> None:
     for code in codes if isinstance(codes, list | tuple) else [None]:
         if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
             raise ArgumentError(f"transient must be a list of exit codes from 1 to 255; got {codes!r}")
+
+
+def _check_variables(environment: Any) -> None:
+    for name, value in environment.items() if isinstance(environment, Mapping) else [("", "")]:
+        texts = isinstance(name, str) and isinstance(value, str)
+        if not texts or not name or "=" in name or "\0" in name + value:
+            raise ArgumentError(f"environment must be a table of variables and their texts; got {environment!r}")

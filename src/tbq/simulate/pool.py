@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
@@ -15,7 +16,7 @@ from tbq.common.arguments import floats
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
 from tbq.common.words import described
-from tbq.problem.evaluation import Evaluation, Proposal, Status, failure, judge
+from tbq.problem.evaluation import Evaluation, Level, Proposal, Status, failure, judge
 from tbq.simulate import processes, worker
 from tbq.simulate.processes import Driver
 from tbq.simulate.worker import Answer, Portable
@@ -86,6 +87,11 @@ class Job:
     executor: Executor | None = None  # where it went
     outages: int = 0  # that stopped it
 
+    @property
+    def level(self) -> Level:
+        """Of its points, which all have the same."""
+        return self.proposals[0].level
+
     def theta(self, vectorized: bool) -> Array:
         return np.array([p.theta for p in self.proposals]) if vectorized else self.proposals[0].theta.copy()
 
@@ -95,7 +101,7 @@ class Job:
 
 def groups(proposals: Sequence[Proposal], vectorized: bool) -> list[Sequence[Proposal]]:
     if vectorized:
-        return [proposals] if proposals else []
+        return [list(group) for _, group in itertools.groupby(proposals, key=lambda p: p.level)]
     return [[p] for p in proposals]
 
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tbq.common.errors import TbqError
+from tbq.common.errors import SimulatorError, TbqError
 from tbq.simulate import guard
 
 _LOOK = 0.02  # seconds between two tries to get a lock
@@ -83,6 +83,7 @@ class _Own:
         self.active: Counter[str] = Counter()  # marks of what is under way
         self.before: str | None = None  # the variable of the environment while nothing is
         self.programs: set[Program] = set()  # that run
+        self.ended: set[str] = set()  # runs that nobody waits for any more
 
 
 _own = _Own()
@@ -164,8 +165,10 @@ class Program(subprocess.Popen[bytes]):
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         of: Driver | None = getattr(_here, "of", None)
         self.run, self.mark, self.ending = of.run if of else "", uuid.uuid4().hex, threading.RLock()
+        check_wanted()
         with marking(of):
-            environment = {**os.environ, guard.VARIABLE: f"{os.environ[guard.VARIABLE]}{self.mark}/"}
+            mark = {guard.VARIABLE: f"{os.environ[guard.VARIABLE]}{self.mark}/"}
+            environment = {**os.environ, **options.pop("env", {}), **mark}
             super().__init__(command, start_new_session=True, env=environment, **options)
         _own.programs.add(self)
         if _own.guard is not None:
@@ -194,8 +197,16 @@ class Program(subprocess.Popen[bytes]):
             self.finish()
 
 
+def check_wanted() -> None:
+    """Refuse to start anything for a run that has ended while this thread waited."""
+    of: Driver | None = getattr(_here, "of", None)
+    if of is not None and of.run in _own.ended:
+        raise SimulatorError("the run that this was for has ended")
+
+
 def end_programs(run: str) -> None:
-    """End the programs of a run that this process started."""
+    """End the programs of a run that this process started; it starts no more."""
+    _own.ended.add(run)
     for program in [p for p in list(_own.programs) if p.run == run]:
         program.end()
 

@@ -1,4 +1,4 @@
-"""Numbers into text and out of it: input templates and output files."""
+"""Numbers out of text: output files of programs and tables of measurements."""
 
 from __future__ import annotations
 
@@ -6,58 +6,31 @@ import codecs
 import csv
 import io
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tbq.common.errors import ArgumentError, OutputError
-from tbq.common.types import Array
 
 _FORTRAN_EXPONENT = re.compile(r"(?<=[\d.])[dD](?=[+-]?\d)")
 
 
-def fill(text: str, values: Mapping[str, float]) -> str:
-    """Put values in the place of ``{name}`` or ``{name:format}``; all other braces stay."""
-
-    def value(match: re.Match[str]) -> str:
-        number = values[match[1]]
-        try:
-            return format(number, match[2]) if match[2] else repr(number)
-        except ValueError as error:
-            raise ArgumentError(f"{match[0]} is not a number format; write {{{match[1]}:.6e}}, say") from error
-
-    return place(list(values)).sub(value, text)
+def read_text(path: Path) -> str:
+    """The text of an output file, whatever its encoding; an error says what there is where it is missing."""
+    check_there(path)
+    return path.read_bytes().decode("utf-8-sig", errors="replace")
 
 
-def place(names: Sequence[str]) -> re.Pattern[str]:
-    return re.compile(r"\{(" + "|".join(re.escape(n) for n in names) + r")(?::([^{}]*))?\}")
-
-
-def read_numbers(path: Path, pattern: str | None = None) -> Array:
-    """All numbers of a file in order; an :class:`tbq.common.errors.OutputError` names the line that is none."""
-    if not path.is_file():
-        there = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
+def check_there(path: Path) -> None:
+    if not os.path.isfile(path):  # which a name that is too long does not make raise
+        there = sorted(p.name for p in path.parent.iterdir()) if os.path.isdir(path.parent) else []
         raise OutputError(f"the output file {path.name} is missing; the directory has {', '.join(there) or 'nothing'}")
-    text = path.read_bytes().decode("utf-8-sig", errors="replace")
-    if pattern is not None:
-        numbers = [_number(m[1], path, text.count("\n", 0, m.start(1)) + 1) for m in re.finditer(pattern, text, re.M)]
-    elif path.suffix == ".json":
-        try:
-            numbers = list(flatten(json.loads(text)))
-        except (ValueError, RecursionError) as error:
-            raise OutputError(f"{path.name} cannot be read as JSON numbers: {error}") from error
-    else:
-        lines = [(i, line.partition("#")[0]) for i, line in enumerate(text.splitlines(), 1)]
-        numbers = [_number(word, path, i) for i, line in lines for word in re.split(r"[\s,;]+", line) if word]
-    if not numbers:
-        raise OutputError(f"{path.name} has no numbers" + ("" if pattern is None else f" that match {pattern!r}"))
-    return np.array(numbers)
 
 
-def _number(word: str, path: Path, line: int) -> float:
+def to_number(word: str, path: Path, line: int) -> float:
+    """A number as programs write it, Fortran's exponents too."""
     try:
         return float(_FORTRAN_EXPONENT.sub("e", word))
     except ValueError as error:
@@ -82,16 +55,38 @@ def flatten(value: Any) -> list[float]:
 
 Cell = tuple[int, str]  # the line it stands in, and what stands there
 
+_GAPS = ("", "nan", "na")  # what stands in a cell where nothing was measured
 _NUMBER = re.compile(r"[+-]?((\d+[.,]?\d*|[.,]\d+)([eEdD][+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
-def read_csv(path: Path, column: str | None = None) -> list[Any]:
+def read_csv(path: Path, column: str | None = None, *, gaps: bool = False) -> list[Any]:
     """A column by its name in the header; without a name all numbers: a list where there is one column, else rows.
 
-    Cells are separated by semicolons, tabs or commas, and numbers may have decimal commas where cells are not separated
-    by them. What could be read in two ways is refused with its line.
+    Where there may be ``gaps``, a cell that is empty or says nan or NA is nan. Cells are separated by semicolons, tabs
+    or commas, and numbers may have decimal commas where cells are not separated by them. What could be read in two ways
+    is refused with its line.
     """
-    if not path.is_file():
+    header, rows, separator = _table(path, column)
+    if column is None:
+        width = len(rows[0])
+        numbers = _values([cell for row in rows for cell in row], separator, path, gaps)
+        return numbers if width == 1 else [numbers[i : i + width] for i in range(0, len(numbers), width)]
+    return _values(_column(header, rows, column, path), separator, path, gaps)
+
+
+def read_words(path: Path, column: str, *, missing: bool = False) -> list[str]:
+    """The texts of a column by its name in the header; none where it is ``missing``, if it may be."""
+    if missing and not os.path.isfile(path):
+        return []  # which is said where it is needed
+    header, rows, _ = _table(path, column)
+    if missing and column not in [name for _, name in header]:
+        return []
+    return [word for _, word in _column(header, rows, column, path)]
+
+
+def _table(path: Path, column: str | None) -> tuple[list[Cell], list[list[Cell]], str]:
+    """Header, rows of one width, and what separates their cells."""
+    if not os.path.isfile(path):
         raise ArgumentError(f"there is no file {str(path)!r}")
     text = _text(path)
     separator = _separator(text)
@@ -103,15 +98,15 @@ def read_csv(path: Path, column: str | None = None) -> list[Any]:
     for row in rows:
         if len(row) != width:
             raise ArgumentError(_wrong_width(row, width, header, separator, path))
-    if column is None:
-        numbers = _values([cell for row in rows for cell in row], separator, path)
-        return numbers if width == 1 else [numbers[i : i + width] for i in range(0, len(numbers), width)]
+    return header, rows, separator
+
+
+def _column(header: list[Cell], rows: list[list[Cell]], column: str, path: Path) -> list[Cell]:
     names = [name for _, name in header]
     if names.count(column) != 1:
         count = f"{names.count(column)} columns called" if column in names else "no column"
         raise ArgumentError(f"{path.name} has {count} {column!r}; its header is {', '.join(names) or 'missing'}")
-    at = names.index(column)
-    return _values([row[at] for row in rows], separator, path)
+    return [row[names.index(column)] for row in rows]
 
 
 def _text(path: Path) -> str:
@@ -172,8 +167,12 @@ def _is_number(word: str, separator: str) -> bool:
     return _NUMBER.fullmatch(word) is not None and ("," not in word or separator != ",")
 
 
-def _values(cells: Sequence[Cell], separator: str, path: Path) -> list[float]:
+def _values(cells: Sequence[Cell], separator: str, path: Path, gaps: bool = False) -> list[float]:
+    if gaps:
+        cells = [(line, "nan" if word.lower() in _GAPS else word) for line, word in cells]
     for line, word in cells:
+        if gaps and word == "nan":
+            continue
         if not _is_number(word, separator):
             raise ArgumentError(f"{path.name}, line {line}: {word[:40]!r} is not a number")
     with_comma = next((cell for cell in cells if "," in cell[1]), None)

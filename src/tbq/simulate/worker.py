@@ -24,7 +24,7 @@ from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
 from tbq.common.words import described
 from tbq.problem.evaluation import Status
-from tbq.simulate import child, processes
+from tbq.simulate import child, processes, run_number
 from tbq.simulate.processes import Driver
 
 LogLikelihood = Callable[[Array], Any]
@@ -81,12 +81,16 @@ def call(log_likelihood: Portable, theta: Array, timeout: float | None, apart: b
     """One call; what it starts ends with us."""
     with processes.marking(ticket.driver):
         if apart or timeout is not None:
-            return _call_apart(log_likelihood.payload, theta, timeout)
+            return _call_apart(log_likelihood.payload, theta, timeout, ticket.id)
         try:
             function = log_likelihood.get()
         except Exception as error:
             return Answer(error=f"log_likelihood cannot be loaded: {described(error)}")
-        return _answer(child.attempt(function, theta))
+        outer = run_number.current.set(ticket.id)
+        try:
+            return _answer(child.attempt(function, theta))
+        finally:
+            run_number.current.reset(outer)
 
 
 def _answer(attempt: child.Attempt) -> Answer:
@@ -100,7 +104,7 @@ def _answer(attempt: child.Attempt) -> Answer:
     return Answer(value, outputs, error, seconds, Status(status), outage)
 
 
-def _call_apart(payload: bytes, theta: Array, timeout: float | None) -> Answer:
+def _call_apart(payload: bytes, theta: Array, timeout: float | None, number: int) -> Answer:
     start, answered = time.perf_counter(), False
     pipe = subprocess.PIPE
     process = processes.Program([sys.executable, "-P", child.__file__], stdin=pipe, stdout=pipe)
@@ -109,7 +113,7 @@ def _call_apart(payload: bytes, theta: Array, timeout: float | None) -> Answer:
     clock = _Clock(process)
     try:
         with contextlib.suppress(OSError), process.stdin as stdin:  # it may have died
-            stdin.write(pickle.dumps(sys.path) + pickle.dumps((payload, theta)))
+            stdin.write(pickle.dumps(sys.path) + pickle.dumps((payload, theta, number)))
         clock.set(timeout and timeout + _LOADING)
         data = process.stdout.read(1)
         if data == child.READY:

@@ -30,6 +30,8 @@ _STEEPEST = 8.0  # |t| beyond which an outcome is as good as certain
 _CORRELATED = 0.999
 _ANGLES, _ANGLE_WEIGHTS = (np.polynomial.legendre.leggauss(12)[i] for i in (0, 1))
 
+_NOTHING = 1e9  # nats below any likelihood that counts
+
 
 @dataclass(frozen=True)
 class Side:
@@ -55,7 +57,7 @@ class Region:
     fitted_at: int = 0  # outcomes that its hyperparameters were fitted to
 
     def at(self, z: Array) -> Side:
-        latent = self.gp.project(z)
+        latent = self.gp.project(z[:, : self.gp.x.shape[1]])  # noise parameters have no border
         sd = np.sqrt(latent.variance + _LEAST_VARIANCE)
         return Side(latent, sd, np.clip(latent.mean / sd, -_STEEPEST, _STEEPEST))
 
@@ -75,6 +77,7 @@ class Region:
 
     def condition_on_mean(self, z: Array) -> Region:
         """After a run at z that ends as expected."""
+        z = z[: self.gp.x.shape[1]]
         latent = self.gp.project(z[None, :])
         _, site = probit.match(np.where(latent.mean > 0.0, 1.0, -1.0), latent.mean, latent.variance + _LEAST_VARIANCE)
         return replace(self, gp=self.gp.condition(z, float(site.values[0]), float(site.noise[0])))
@@ -118,6 +121,9 @@ class Bounded:
     inner: Surrogate[Any]
     region: Region
 
+    def __repr__(self) -> str:
+        return f"<Bounded: {self.description}>"
+
     @property
     def description(self) -> str:
         return f"{self.inner.description}, zero beyond a learned border"
@@ -128,6 +134,10 @@ class Bounded:
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
         """Mean and variance of log L where L is not zero."""
         return self.inner.left_out(z)
+
+    def log_upper(self, points: Points, deviations: float) -> Array:
+        """Zero likelihood where that is likelier than not."""
+        return np.where(points.side.t > 0.0, self.inner.log_upper(points.inner, deviations), -_NOTHING)
 
     def log_mean(self, points: Points, gamma: float) -> Array:
         return self.inner.log_mean(points.inner, gamma) + special.log_ndtr(points.side.t)
@@ -150,8 +160,10 @@ class Bounded:
             revealed = np.logaddexp(log_p + log_expm1(of_value), 2.0 * np.log(np.abs(self._border_shift(new, nodes))))
         return np.logaddexp(0.0, revealed)
 
-    def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
-        of_value = self.inner.revealed_variance(new.inner, nodes.inner, weights, gamma)
+    def revealed_variance(
+        self, new: Points, nodes: Points, weights: Array, gamma: float, *, ranking: bool = False
+    ) -> Array:
+        of_value = self.inner.revealed_variance(new.inner, nodes.inner, weights, gamma, ranking=ranking)
         return new.side.probability * of_value + (self._border_shift(new, nodes) @ weights) ** 2
 
     def _border_shift(self, new: Points, nodes: Points) -> Array:

@@ -10,7 +10,7 @@ where a(z) = γ c(z, z⁺)/s(z⁺) and s² is the predictive variance of the new
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,36 +18,12 @@ from tbq.common.types import Array, IntArray
 from tbq.gp.fitting import hyperparameter_draws
 from tbq.gp.regression import GP, NUGGET, Projection
 from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
+from tbq.surrogate.warp import Frame, Warp
 
 _FEW_TERMS = 8  # after which nodes may be dropped
 _SMALL = 0.7  # |a| of nodes that may be: with |a| up to five, what they add shrinks at least threefold per term
 _MOST_TERMS = 120  # more than |a| of five nats needs
 _NEGLIGIBLE = 1e-10  # fraction of a sum that its further terms may have
-
-
-@dataclass(frozen=True)
-class Warp:
-    """A soft floor under the log-likelihood: h(g) = −T log(1 + (top − g)/T) below ``top``, slope 1 above.
-
-    Values thousands of nats below the maximum decide nothing, but a stationary process spends its length-scale on
-    them. In h they are tens.
-    """
-
-    top: float
-    depth: float  # nats below the top from where on values are compressed
-
-    def forward(self, g: Array) -> Array:
-        below = np.maximum(self.top - g, 0.0)
-        return np.where(g > self.top, g - self.top, -self.depth * np.log1p(below / self.depth))
-
-    def inverse(self, h: Array) -> tuple[Array, Array]:
-        """g and dg/dh; the exponent is bounded, where both are far below anything that matters."""
-        slope = np.exp(np.minimum(np.maximum(-h, 0.0) / self.depth, 12.0))
-        return self.top + np.where(h > 0.0, h, -self.depth * (slope - 1.0)), slope
-
-    def log_jacobian(self, g: Array) -> float:
-        """Σ log dh/dg: what the density of values loses to the change of variable."""
-        return -float(np.sum(np.log1p(np.maximum(self.top - g, 0.0) / self.depth)))
 
 
 @dataclass(frozen=True)
@@ -58,6 +34,8 @@ class Points:
     mean: Array  # (n,)
     variance: Array  # (n,)
     slope: Array  # (n,): dg/dh of the warp there
+
+    slopes: dict[float, Array] = field(default_factory=dict)  # by γ: what was computed of them, kept for the next call
 
     def take(self, index: IntArray) -> Points:
         return Points(self.latent.take(index), self.mean[index], self.variance[index], self.slope[index])
@@ -78,58 +56,96 @@ class LogNormal:
     inflation: float = 1.0
     warp: Warp | None = None
     deflation: float = 1.0
+    frame: Frame | None = None  # coordinates of the process, where they are not the working ones
+    ceiling: float = (
+        np.inf
+    )  # nats beyond which no log-likelihood is expected, whatever the process says far from all runs
+
+    def __repr__(self) -> str:
+        return f"<LogNormal: {self.description}>"
 
     @property
     def description(self) -> str:
-        return f"{self.gp.kernel.name}, {self.gp.basis} mean" + (", warped" if self.warp else "")
+        how = "" if self.warp is None else ", warped" if self.warp.tilt is None else ", tilted"
+        how += ", bowl" if self.warp is not None and self.warp.bowl is not None else ""
+        how += ", rotated" if self.frame else ""
+        return f"{self.gp.kernel.name}, {self.gp.basis} mean{how}"
+
+    def _framed(self, z: Array) -> Array:
+        return z if self.frame is None else self.frame(z)
 
     def at(self, z: Array) -> Points:
-        latent = self.gp.project(z)
-        mean, slope = self._unwarped(latent.mean)
-        return Points(latent, mean, slope**2 * latent.variance, slope)
+        latent = self.gp.project(self._framed(z))
+        mean, slope = self._unwarped(latent.mean, z)
+        return Points(latent, np.minimum(mean, self.ceiling), slope**2 * latent.variance, slope)
 
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
-        rows = rows_at(self.gp.x, z)
+        rows = rows_at(self.gp.x, self._framed(z))
         if rows is None:
             return None
         latent, variance = (part[rows] for part in self.gp.leave_one_out())
-        mean, slope = self._unwarped(latent)
+        mean, slope = self._unwarped(latent, z)
         return mean, slope**2 * variance
 
-    def _unwarped(self, latent: Array) -> tuple[Array, Array]:
-        return (latent, np.ones_like(latent)) if self.warp is None else self.warp.inverse(latent)
+    def _unwarped(self, latent: Array, z: Array) -> tuple[Array, Array]:
+        return (latent, np.ones_like(latent)) if self.warp is None else self.warp.inverse(latent, z)
 
-    def covariance(self, a: Points, b: Points) -> Array:
-        """Of the log-likelihood, without inflation."""
+    def covariance(self, a: Points, b: Points, gamma: float = 1.0) -> Array:
+        """Of the log-likelihood, without inflation, such that the moments of L^γ are right."""
         value = self.gp.covariance(a.latent, b.latent)
-        if self.warp is not None:
-            value *= a.slope[:, None]
-            value *= b.slope
+        value *= self._slopes(a, gamma)[:, None]
+        value *= self._slopes(b, gamma)
         return value
+
+    def _slopes(self, points: Points, gamma: float) -> Array:
+        """d log L/dh for which a linearised process has the spread that L^γ has, up to what is believed; (n,)."""
+        if gamma not in points.slopes:
+            sd = np.sqrt(points.latent.variance)
+            spread = gamma * points.slope * sd
+            small = spread < 1e-3  # linear there, and the quotient would be of zeros
+            if self.warp is not None:
+                spread = np.sqrt(self.warp.moments(points.slope, sd, gamma)[1])
+            if np.isfinite(self.ceiling):
+                spread = np.minimum(spread, SPREAD_CLIP)
+            points.slopes[gamma] = np.where(small, points.slope, spread / (gamma * sd + 1e-300))
+        return points.slopes[gamma]
 
     def log_likelihood(self, points: Points) -> tuple[Array, Array]:
         return points.mean, points.variance
 
+    def log_upper(self, points: Points, deviations: float) -> Array:
+        """log L some inflated standard deviations above what is expected, shape (n,)."""
+        if self.warp is None:
+            return points.mean + deviations * self.inflation * np.sqrt(points.variance)
+        rise = -np.expm1(-deviations * self.inflation * np.sqrt(points.latent.variance) / self.warp.depth)
+        return points.mean + self.warp.depth * points.slope * rise
+
     def log_mean(self, points: Points, gamma: float) -> Array:
-        spread = np.minimum(self.deflation * gamma * np.sqrt(points.variance), self.cap)
-        return gamma * points.mean + 0.5 * spread**2
+        if self.warp is None:
+            spread = np.minimum(self.deflation * gamma * np.sqrt(points.variance), self.cap)
+            return gamma * points.mean + 0.5 * spread**2
+        rise, _ = self.warp.moments(points.slope, self.deflation * np.sqrt(points.latent.variance), gamma)
+        return gamma * points.mean + np.clip(rise, 0.0, 0.5 * self.cap**2)
 
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
-        return (self.inflation * gamma) ** 2 * self.covariance(a, b)
+        return (self.inflation * gamma) ** 2 * self.covariance(a, b, gamma)
 
     def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
-        return (self.inflation * gamma) ** 2 * points.variance
+        return (self.inflation * gamma * self._slopes(points, gamma)) ** 2 * points.latent.variance
 
     def revealed_log_ratio(self, new: Points, nodes: Points, gamma: float) -> Array:
         return self._shift(new, nodes, gamma) ** 2
 
-    def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
+    def revealed_variance(
+        self, new: Points, nodes: Points, weights: Array, gamma: float, *, ranking: bool = False
+    ) -> Array:
         """PEUR's double integral without pairing: Σ_kl w_k w_l (e^{a_k a_l} − 1) = Σ_n (Σ_k w_k a_kⁿ)²/n!."""
         return _double_sums(self._shift(new, nodes, gamma), weights)
 
     def condition_on_mean(self, z: Array) -> LogNormal:
-        mean = float(self.gp.project(z[None, :]).mean[0])
-        return replace(self, gp=self.gp.condition(z, mean, self._new_noise))
+        x = self._framed(z[None, :])
+        mean = float(self.gp.project(x).mean[0])
+        return replace(self, gp=self.gp.condition(x[0], mean, self._new_noise))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[LogNormal]:
         for gp in hyperparameter_draws(self.gp, n, rng):
@@ -146,8 +162,9 @@ class LogNormal:
         """
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
-        predictive = new.slope * np.sqrt(new.latent.variance + noise)
-        a = self.covariance(new, nodes)
+        predictive = np.sqrt(new.latent.variance + noise)
+        a = self.gp.covariance(new.latent, nodes.latent)
+        a *= self._slopes(nodes, gamma)
         a *= (self.inflation * gamma / predictive)[:, None]
         if _largest(a) > SPREAD_CLIP:
             large = np.abs(a) > SPREAD_CLIP

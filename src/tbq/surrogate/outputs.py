@@ -11,54 +11,42 @@ once: ρ⁺ is ρ with c replaced by a(z) a(z'), a(z) = c(z, z⁺)/sd of the new
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from tbq.common.types import Array, IntArray
-from tbq.gp.fitting import hyperparameter_draws
-from tbq.gp.regression import GP, NUGGET, Projection
+from tbq.gp.levels import Processes, hyperparameter_draws
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
 
-_PAIRS_AT_ONCE = 2**18  # elements of a block of the double sum: it stays in the processor's cache
+_AT_ONCE = 2**18  # elements of a block of the double sum: it stays in the processor's cache
 
 
 @dataclass(frozen=True)
 class Component:
-    """A process on one component of the misfit in units of the noise, or on the logarithm of a positive output."""
+    """What a process is of: a component of the misfit in units of the noise, or the logarithm of a positive output."""
 
-    gp: GP
     experiment: int  # whose noise it is measured by
     logarithm_of: tuple[float, float] | None = None  # observed value and noise of an output modelled by its logarithm
-
-    def misfit(self, latent: Array) -> tuple[Array, Array]:
-        """The misfit that a value of the process means, and its slope."""
-        if self.logarithm_of is None:
-            return latent, np.ones_like(latent)
-        observed, sd = self.logarithm_of
-        output = np.exp(latent)
-        return (output - observed) / sd, output / sd
-
-    def new_noise(self, x: Array) -> Array:
-        """Variance of what a new run would return about the process."""
-        return float(np.min(self.gp.noise)) + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, x)
 
 
 @dataclass(frozen=True)
 class Points:
     """Misfits and variances of all components at points, in units of the noise there; (components, n)."""
 
-    latent: tuple[Projection, ...]
+    latent: Any  # projected by the processes; None where only moments of the log-likelihood are wanted
     misfit: Array  # (components, n)
     variance: Array  # (components, n)
     slope: Array  # (components, n): of the misfit in the process's value
     log_best: Array  # (n,): the log-likelihood if all components fitted
 
     def take(self, index: IntArray) -> Points:
-        latent = tuple(p.take(index) for p in self.latent)
+        latent = None if self.latent is None else self.latent.take(index)
         columns = (self.misfit[:, index], self.variance[:, index], self.slope[:, index])
         return Points(latent, *columns, self.log_best[index])
 
@@ -70,34 +58,43 @@ class Outputs:
     ``inflation`` multiplies all standard deviations but the mean's, as in :class:`tbq.surrogate.lognormal.LogNormal`.
     """
 
+    batch: Processes  # the processes, one for each component
     components: tuple[Component, ...]
     outside: Array  # (experiments,): squared misfit that no component carries
     likelihood: GaussianLikelihood
     prior: Prior
     inflation: float = 1.0
 
+    def __repr__(self) -> str:
+        return f"<Outputs: {self.description}>"
+
     @property
     def description(self) -> str:
         n, m = len(self.components), len(self.likelihood.observed)
         what = f"{m} outputs" if n == m else f"{n} principal components of {m} outputs"
-        kinds = sorted({f"{c.gp.kernel.name}{' of the logarithm' if c.logarithm_of else ''}" for c in self.components})
-        return f"{what}: {', '.join(kinds)}"
+        forms = {" of the logarithm" if c.logarithm_of else "" for c in self.components}
+        return f"{what}: {', '.join(self.batch.kernel.name + form for form in sorted(forms))}"
 
     def at(self, z: Array) -> Points:
-        latent = tuple(c.gp.project(z) for c in self.components)
-        return self._points(z, [p.mean for p in latent], [p.variance for p in latent], latent)
+        latent = self.batch.project(z)
+        return self._points(z, latent.mean, latent.variance, latent)
+
+    def at_runs(self) -> Points:
+        """The runs it was learned from."""
+        return self.at(self.batch.x)
 
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
-        """As of any surrogate; each process knows only the runs in which its output is not missing."""
-        means, variances = [], []
-        for c in self.components:
-            rows = rows_at(c.gp.x, z)
-            if rows is None:
-                return None
-            mean, variance = c.gp.leave_one_out()
-            means.append(mean[rows])
-            variances.append(variance[rows])
-        return self.log_likelihood(self._points(z, means, variances, ()))
+        """As of any surrogate; None, too, where an output is missing in one of the runs."""
+        rows = rows_at(self.batch.x, z)
+        if rows is None or not self.batch.values.seen[:, rows].all():
+            return None
+        mean, variance = self.batch.leave_one_out()
+        return self.log_likelihood(self._points(z, mean[:, rows], variance[:, rows], None))
+
+    def log_upper(self, points: Points, deviations: float) -> Array:
+        """As if the log-likelihood were normal."""
+        mean, variance = self.log_likelihood(points)
+        return np.asarray(mean + deviations * self.inflation * np.sqrt(variance))
 
     def log_likelihood(self, points: Points) -> tuple[Array, Array]:
         t, s = points.misfit, points.variance
@@ -111,8 +108,10 @@ class Outputs:
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
         (x, wide_a), (y, wide_b) = self._standardised(a, gamma), self._standardised(b, gamma)
         total = np.zeros((x.shape[1], y.shape[1]))
-        for j, covariance in enumerate(self._covariances(a, b)):
-            r = gamma * self.inflation**2 * covariance / np.outer(wide_a[j], wide_b[j])
+        correlations = self._covariances(a, b)
+        correlations *= (gamma * self.inflation**2 / wide_a)[:, :, None]
+        correlations /= wide_b[:, None, :]
+        for j, r in enumerate(correlations):
             total += log_mehler(x[j][:, None], y[j][None, :], r)
         return total
 
@@ -128,36 +127,37 @@ class Outputs:
             total += log_mehler_diagonal(x[j], b**2)
         return clipped(total)
 
-    def revealed_variance(self, new: Points, nodes: Points, weights: Array, gamma: float) -> Array:
+    def revealed_variance(
+        self, new: Points, nodes: Points, weights: Array, gamma: float, *, ranking: bool = False
+    ) -> Array:
         x, _ = self._standardised(nodes, gamma)
-        fractions = np.stack(list(self._fractions(new, nodes, gamma)))  # (components, n_new, n_nodes)
-        block = max(_PAIRS_AT_ONCE // len(weights) ** 2, 1)
-        parts = [_double_sum(fractions[:, i : i + block], x, weights) for i in range(0, fractions.shape[1], block)]
-        return np.concatenate(parts)
+        n, of = len(new.log_best), _two_orders if ranking else _double_sum
+        rows = max(_AT_ONCE // (x.size if ranking else len(weights) ** 2), 1)
+        some = [np.arange(i, min(i + rows, n)) for i in range(0, n, rows)]
+        return np.concatenate([of(self._fractions(new.take(i), nodes, gamma), x, weights) for i in some])
 
     def condition_on_mean(self, z: Array) -> Outputs:
-        def known(c: Component) -> Component:
-            mean = float(c.gp.project(z[None, :]).mean[0])
-            return replace(c, gp=c.gp.condition(z, mean, float(np.min(c.gp.noise))))
-
-        return replace(self, components=tuple(known(c) for c in self.components))
+        return replace(self, batch=self.batch.condition_on_mean(z))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Outputs]:
-        draws = [list(hyperparameter_draws(c.gp, n, rng)) for c in self.components]
-        for gps in zip(*draws, strict=False):
-            pairs = zip(self.components, gps, strict=True)
-            yield replace(self, components=tuple(replace(c, gp=gp) for c, gp in pairs))
+        for batch in hyperparameter_draws(self.batch, n, rng):
+            yield replace(self, batch=batch)
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    def _points(self, z: Array, means: list[Array], variances: list[Array], latent: tuple[Projection, ...]) -> Points:
+    @cached_property
+    def _experiment_of(self) -> IntArray:
+        return np.array([c.experiment for c in self.components])
+
+    def _points(self, z: Array, mean: Array, variance: Array, latent: Any) -> Points:
         """From the values of the processes to misfits."""
+        misfit, slope = misfits(self.components, mean)
         log_scales = self._log_scales(z)
-        misfits, slopes = zip(*(c.misfit(m) for c, m in zip(self.components, means, strict=True)), strict=True)
-        unit = np.exp(-log_scales[:, [c.experiment for c in self.components]]).T
-        slope = np.array(slopes) * unit
+        if self.likelihood.scaled:
+            unit = np.exp(-log_scales[:, self._experiment_of]).T
+            misfit, slope = misfit * unit, slope * unit
         log_best = self.likelihood.log_constant(log_scales) - 0.5 * np.exp(-2.0 * log_scales) @ self.outside
-        return Points(latent, np.array(misfits) * unit, slope**2 * np.array(variances), slope, log_best)
+        return Points(latent, misfit, slope**2 * variance, slope, log_best)
 
     def _log_scales(self, z: Array) -> Array:
         if not self.likelihood.scaled:
@@ -169,19 +169,37 @@ class Outputs:
         wide = np.sqrt(1.0 + gamma * self.inflation**2 * points.variance)
         return np.sqrt(gamma) * points.misfit / wide, wide
 
-    def _covariances(self, a: Points, b: Points) -> Iterator[Array]:
-        """Of each component's misfit, without inflation."""
-        for j, component in enumerate(self.components):
-            yield component.gp.covariance(a.latent[j], b.latent[j]) * np.outer(a.slope[j], b.slope[j])
+    def _covariances(self, a: Points, b: Points) -> Array:
+        """Of each component's misfit, without inflation; (components, n, m)."""
+        assert a.latent is not None
+        assert b.latent is not None
+        value = self.batch.covariance(a.latent, b.latent)
+        value *= a.slope[:, :, None]
+        value *= b.slope[:, None, :]
+        return value
 
-    def _fractions(self, new: Points, nodes: Points, gamma: float) -> Iterator[Array]:
-        """√γ a/√A of each component, (n_new, n_nodes): how much of a node's misfit a run at a new point reveals."""
+    def _fractions(self, new: Points, nodes: Points, gamma: float) -> Array:
+        """√γ a/√A, (components, n_new, n_nodes): how much of a node's misfit a run at a new point reveals."""
+        assert new.latent is not None
         _, wide = self._standardised(nodes, gamma)
-        for j, covariance in enumerate(self._covariances(new, nodes)):
-            latent = new.latent[j]
-            sd = np.abs(new.slope[j]) * np.sqrt(latent.variance + self.components[j].new_noise(latent.x))
-            fraction = np.sqrt(gamma) * self.inflation * covariance / sd[:, None] / wide[j]
-            yield np.clip(fraction, -1.0 + 1e-9, 1.0 - 1e-9)  # rounding where the new point is a node
+        sd = np.abs(new.slope) * np.sqrt(new.latent.variance + self.batch.new_noise[:, None])
+        fraction = self._covariances(new, nodes)
+        fraction *= (np.sqrt(gamma) * self.inflation / sd)[:, :, None]
+        fraction /= wide[:, None, :]
+        return np.clip(fraction, -1.0 + 1e-9, 1.0 - 1e-9, out=fraction)  # rounding where the new point is a node
+
+
+def misfits(components: Sequence[Component], latent: Array) -> tuple[Array, Array]:
+    """The misfits that values (components, ...) of the processes mean, and their slopes."""
+    misfit, slope = latent, np.ones_like(latent)
+    logarithms = [j for j, c in enumerate(components) if c.logarithm_of is not None]
+    if logarithms:
+        given = np.array([components[j].logarithm_of for j in logarithms]).T
+        observed, sd = given.reshape(2, -1, *(1,) * (latent.ndim - 1))
+        output = np.exp(latent[logarithms])
+        misfit = latent.copy()
+        misfit[logarithms], slope[logarithms] = (output - observed) / sd, output / sd
+    return misfit, slope
 
 
 def log_mehler(x: Array, y: Array, r: Array) -> Array:
@@ -217,3 +235,16 @@ def _double_sum(fractions: Array, x: Array, weights: Array) -> Array:
         exponent += r
     ratio = np.expm1(clipped(exponent - 0.5 * np.log(np.maximum(product, 1e-300))))
     return np.asarray(np.einsum("nkl,k,l->n", ratio, weights, weights, optimize=True))
+
+
+def _two_orders(fractions: Array, x: Array, weights: Array) -> Array:
+    """The double sum to the second order of Mehler's expansion, for as many products as there are nodes.
+
+    With ρ⁺_kl = Π_j Σ_n (b_jk b_jl)ⁿ He_n(x_jk) He_n(x_jl)/n!, every term is a square: of Σ_k w_k b_jk x_jk, of
+    Σ_k w_k b_jk² (x_jk² − 1)/√2, and of Σ_k w_k b_ik x_ik b_jk x_jk for two components i < j.
+    """
+    second = np.einsum("jnk,jk->nj", fractions**2, (x * x - 1.0) * weights)
+    first = np.swapaxes(fractions * x[:, None, :], 0, 1)  # (n, components, nodes)
+    cross = (first * weights) @ np.swapaxes(first, 1, 2)
+    squares = np.sum(cross**2, axis=(1, 2)) - np.sum(np.einsum("njj->nj", cross) ** 2, axis=1)
+    return np.asarray(np.sum((first @ weights) ** 2, axis=1) + 0.5 * (np.sum(second**2, axis=1) + squares))

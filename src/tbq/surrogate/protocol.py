@@ -50,6 +50,9 @@ class Surrogate(Protocol[P]):
     def log_likelihood(self, points: P) -> tuple[Array, Array]:
         """Mean and variance of log L, shapes (n,)."""
 
+    def log_upper(self, points: P, deviations: float) -> Array:
+        """log L so many standard deviations above what is expected, shape (n,)."""
+
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
         """Mean and variance of log L at runs made at ``z``, each as predicted from all others.
 
@@ -68,8 +71,11 @@ class Surrogate(Protocol[P]):
     def revealed_log_ratio(self, new: P, nodes: P, gamma: float) -> Array:
         """log ρ⁺(z_k, z_k) for a run at each new point, shape (n_new, n_nodes)."""
 
-    def revealed_variance(self, new: P, nodes: P, weights: Array, gamma: float) -> Array:
-        """Σ_kl w_k w_l (ρ⁺(z_k, z_l) − 1) for a run at each new point, shape (n_new,)."""
+    def revealed_variance(self, new: P, nodes: P, weights: Array, gamma: float, *, ranking: bool = False) -> Array:
+        """Σ_kl w_k w_l (ρ⁺(z_k, z_l) − 1) for a run at each new point, shape (n_new,).
+
+        Where only the best of many are wanted (``ranking``), the leading terms do if the sum takes long.
+        """
 
     def condition_on_mean(self, z: Array) -> Self:
         """The surrogate after a run at one point z that returns just what is expected there."""

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import linalg
 
 from tbq.common.types import Array
-from tbq.gp import fitting
-from tbq.gp import regression as gps
+from tbq.gp import batch_fitting
+from tbq.gp.batch import Batch, build, values_of
 from tbq.gp.kernels import BY_NAME, KernelChoice
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
@@ -27,17 +27,22 @@ from tbq.surrogate.outputs import Component, Outputs
 class Form(NamedTuple):
     """How a component is modelled."""
 
-    kernel: str
+    component: int
     logarithm: bool
+    terms: int = 0  # of the mean, where there is a coarse model: see :mod:`tbq.surrogate.levels`
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What one fit leaves to the next: the forms in use, when they were chosen, and all hyperparameters."""
+    """What one fit leaves to the next: the forms in use and where the search for their hyperparameters ended.
 
-    chosen: tuple[Form, ...] = ()
-    chosen_at: int = 0
-    warm: Mapping[tuple[int, Form], Array] = field(default_factory=dict)
+    Without it all forms compete, and are searched from the prior's centre.
+    """
+
+    starts: Mapping[Form, batch_fitting.End] = field(default_factory=dict)
+    coarse: Mapping[Form, batch_fitting.End] = field(default_factory=dict)  # the same of the coarse model's values
+    coarse_at: int = 0  # coarse runs when those were last searched
+    axes: tuple[Array, ...] = ()  # principal axes of each experiment, where there is a coarse model
 
 
 class Series(NamedTuple):
@@ -46,6 +51,7 @@ class Series(NamedTuple):
     values: Array  # (n,)
     experiment: int
     raw: tuple[float, float] | None  # observed value and noise, where the component is an output by itself
+    coarse: Array | None = None  # (n_coarse,) its values in runs of a coarse model
 
 
 def fit(
@@ -57,7 +63,7 @@ def fit(
     memory: Memory,
     tuning: Tuning,
 ) -> tuple[Outputs, Memory]:
-    """Condition processes on all runs; every few runs let kernels and logarithms compete again.
+    """Condition processes on all runs; without a memory let logarithms compete.
 
     The criterion is the marginal likelihood of the values times the hyperparameters' prior, with the logarithm's
     Jacobian. ``tuning.noise_sd`` is what a process may miss a value by, in units of the noise.
@@ -65,21 +71,47 @@ def fit(
     # Where the noise is unknown, what may be neglected is measured by the smallest that a run was made with.
     least = np.exp(np.min(likelihood.log_scales(prior.from_working(z)), axis=0))
     series, outside = decompose(likelihood.whiten(outputs), likelihood, least, tuning)
-    n = len(z)
-    due = n - memory.chosen_at >= tuning.forms_every or len(series) != len(memory.chosen)
-    components, chosen, warm = [], [], dict(memory.warm)
-    for j, one in enumerate(series):
-        forms = _forms(one, choice, tuning)
-        if not due and memory.chosen[j] in forms:  # a logarithm ends with the first value that has none
-            forms = [memory.chosen[j]]
-        error = tuning.noise_sd * least[one.experiment]
-        fitted = {f: _component(z, one, f, error, tuning, warm.get((j, f)), cold=due) for f in forms}
-        best = max(fitted, key=lambda f: fitted[f][1])
-        warm.update({(j, f): c.gp.parameters for f, (c, _) in fitted.items()})
-        components.append(fitted[best][0])
-        chosen.append(best)
-    memory = Memory(tuple(chosen), n if due else memory.chosen_at, warm)
-    return Outputs(tuple(components), outside, likelihood, prior), memory
+    batch, components, memory = fit_processes(z, series, tuning.noise_sd * least, choice, memory, tuning)
+    return Outputs(batch, components, outside, likelihood, prior), memory
+
+
+def fit_processes(
+    z: Array, series: list[Series], noise_sd: Array, choice: KernelChoice, memory: Memory, tuning: Tuning
+) -> tuple[Batch, tuple[Component, ...], Memory]:
+    """A process of each series at points z, in the form that its values prefer; ``noise_sd`` is by experiment."""
+    forms = _forms(series, memory, tuning)
+    data = [modelled(series[f.component], f.logarithm, noise_sd[series[f.component].experiment], tuning) for f in forms]
+    linear = np.array([m.known >= z.shape[1] + 4 for m in data])
+    values = values_of(z, np.array([m.values for m in data]), np.array([m.noise for m in data]), linear)
+    # se fits as well as matern52 and is three times too sure of itself
+    kernel = BY_NAME["matern52" if choice == "auto" else choice]
+    batch, ends = batch_fitting.fit(values, kernel, [memory.starts.get(f) for f in forms])
+    score = batch.score + [m.log_jacobian for m in data]
+    best = np.array([max(_of(j, forms), key=lambda i: float(score[i])) for j in range(len(series))])
+    if len(best) < len(forms):
+        batch = build(values.take(best), kernel, batch.parameters[best])
+    components = [
+        Component(one.experiment, one.raw if forms[i].logarithm else None) for one, i in zip(series, best, strict=True)
+    ]
+    return batch, tuple(components), Memory({forms[i]: ends[i] for i in best})
+
+
+def _forms(series: list[Series], memory: Memory, tuning: Tuning) -> list[Form]:
+    """The forms that are fitted: those in use, and all of a component that has none any more.
+
+    A logarithm ends with the first value that has none.
+    """
+    possible = [
+        Form(j, log)
+        for j, one in enumerate(series)
+        for log in ((False, True) if is_positive(one, tuning) else (False,))
+    ]
+    kept = {f.component: f for f in possible if f in memory.starts}
+    return [f for f in possible if kept.get(f.component, f) == f]
+
+
+def _of(component: int, forms: list[Form]) -> list[int]:
+    return [i for i, f in enumerate(forms) if f.component == component]
 
 
 def decompose(white: Array, likelihood: GaussianLikelihood, least: Array, tuning: Tuning) -> tuple[list[Series], Array]:
@@ -115,23 +147,32 @@ def _principal(white: Array, negligible: float, most: int) -> tuple[Array, float
     _, values, rows = linalg.svd(complete - mean, full_matrices=False)
     tail = np.cumsum((values**2 / len(complete))[::-1])[::-1]
     axes = rows[: min(max(int(np.sum(tail > negligible)), 1), most)]
-    axes = axes * np.sign(axes[np.arange(len(axes)), np.argmax(np.abs(axes), axis=1)])[:, None]
+    axes = upright(axes)
     beyond = mean - axes.T @ (axes @ mean)
+    return scores_of(white, axes, beyond), float(beyond @ beyond)
+
+
+def upright(axes: Array) -> Array:
+    """Axes whose largest elements are positive: their signs mean nothing."""
+    return np.asarray(axes * np.sign(axes[np.arange(len(axes)), np.argmax(np.abs(axes), axis=1)])[:, None])
+
+
+def scores_of(white: Array, axes: Array, beyond: Array) -> Array:
+    """Scores (n, k) of runs on axes (k, m); of one with missing outputs, where the others determine them.
+
+    ``beyond`` (m,) is what all runs have outside of the axes.
+    """
+    missing = np.isnan(white)
     scores = np.where(missing, 0.0, white) @ axes.T
     for i in np.flatnonzero(missing.any(axis=1)):
         seen = ~missing[i]
         scores[i] = np.nan
         if np.sum(seen) >= 2 * len(axes):
             scores[i] = linalg.lstsq(axes[:, seen].T, (white[i] - beyond)[seen])[0]
-    return scores, float(beyond @ beyond)
+    return np.asarray(scores)
 
 
-def _forms(series: Series, choice: KernelChoice, tuning: Tuning) -> list[Form]:
-    kernel = "matern52" if choice == "auto" else choice  # se fits as well and is three times too sure of itself
-    return [Form(kernel, log) for log in ((False, True) if _positive(series, tuning) else (False,))]
-
-
-def _positive(series: Series, tuning: Tuning) -> bool:
+def is_positive(series: Series, tuning: Tuning) -> bool:
     """Whether an output has a logarithm: all its values are positive, and so is what was observed, beyond its noise.
 
     Otherwise a negative value would be no worse than zero, and the logarithm could not tell that there are any.
@@ -148,18 +189,23 @@ def _raw(series: Series) -> Array:
     return observed + sd * series.values
 
 
-def _component(
-    z: Array, series: Series, form: Form, noise_sd: float, tuning: Tuning, warm: Array | None, *, cold: bool
-) -> tuple[Component, float]:
-    """A component in one form, at its best hyperparameters, and its score."""
-    seen = np.isfinite(series.values)
-    values, noise, jacobian = series.values[seen], np.full(seen.sum(), noise_sd**2), 0.0
-    if form.logarithm:
+class Modelled(NamedTuple):
+    """Values of a component in one form, with their noise, and what its logarithm costs the score."""
+
+    values: Array  # (n,), nan where missing
+    noise: Array  # (n,) variances
+    log_jacobian: float
+
+    @property
+    def known(self) -> int:
+        return int(np.isfinite(self.values).sum())
+
+
+def modelled(series: Series, logarithm: bool, noise_sd: float, tuning: Tuning) -> Modelled:
+    values, noise, log_jacobian = series.values, np.full(len(series.values), noise_sd**2), 0.0
+    if logarithm:
         assert series.raw is not None
-        output = _raw(series)[seen]
-        values, noise = np.log(output), noise * (series.raw[1] / output) ** 2
-        jacobian = float(np.sum(np.log(series.raw[1] / output)))
-    noise = noise + (tuning.repeatable * np.std(values)) ** 2
-    basis: gps.Basis = "linear" if len(values) >= z.shape[1] + 4 else "constant"
-    gp = fitting.fit(z[seen], values, noise, BY_NAME[form.kernel], basis, warm, cold)
-    return Component(gp, series.experiment, series.raw if form.logarithm else None), gp.score + jacobian
+        slope = series.raw[1] / _raw(series)
+        values, noise = np.log(_raw(series)), np.where(np.isfinite(slope), noise * slope**2, noise_sd**2)
+        log_jacobian = float(np.nansum(np.log(slope)))
+    return Modelled(values, noise + (tuning.repeatable * np.nanstd(values)) ** 2, log_jacobian)

@@ -1,0 +1,188 @@
+"""The way through the stages to the posterior: it costs no runs, is taken back where it was wrong, and is verified.
+
+Every update climbs with the surrogate there is, from the last population that this would have led to. Before the end
+the climb is repeated from the prior, and a run is made wherever a part of the evidence may hide that no run has seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tbq.common.types import Array, BoolArray
+from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure
+from tbq.engine.state import State
+from tbq.evidence import tempering
+from tbq.evidence.population import Population
+from tbq.problem.evaluation import Status
+from tbq.problem.settings import Settings
+from tbq.surrogate.protocol import Surrogate
+
+_HUGE = 50.0  # nats beyond which a share of the evidence is huge, whatever it is
+_DEVIATIONS = 3.0  # by which the likelihood may be higher than expected
+_KNOWN = 3.0  # nats of that: where it is less, a run is not asked for
+
+
+def at_top(state: State) -> bool:
+    """Whether the stage is the last: γ = 1."""
+    return state.learned is not None and state.learned.gamma == 1.0
+
+
+def climb(state: State, surrogate: Surrogate[Any]) -> State:
+    """From where the run stands through as many stages as the surrogate of the log-likelihoods allows.
+
+    Stages that cost no runs only lead on. A population that the surrogate would not have moved there is taken back
+    first, and once the last stage is satisfied the whole way is verified.
+    """
+    if np.isfinite(state.settings.tolerance[0]):
+        return _climb_by_tolerance(state, surrogate)
+    if np.isinf(state.settings.temper_cov):
+        return measure(state, surrogate)
+    history, settings, eventful = state.history, state.settings, _doubt_was_right(state)
+    state = replace(_retreat(state, surrogate), settings=_hasty(settings))
+    before = state.satisfied
+    state = replace(_to_the_top(state, surrogate), settings=settings)
+    satisfied = before + 1 if state.satisfied and at_top(state) else 0
+    doubts = 0 if eventful or not satisfied else state.doubts
+    last = state.history[-1]
+    last = replace(last, error=float(np.hypot(last.error, hidden(state, surrogate))))
+    state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, history=(*history, last))
+    return _verify(state, surrogate) if satisfied >= state.settings.tuning.in_a_row else state
+
+
+def _climb_by_tolerance(state: State, surrogate: Surrogate[Any]) -> State:
+    """As in the paper: a stage gets runs until it meets its own tolerance."""
+    state = measure(state, surrogate)
+    while state.satisfied >= state.settings.tuning.in_a_row and not at_top(state):
+        state = measure(advance(state), surrogate)
+    return state
+
+
+def ascend(state: State, surrogate: Surrogate[Any], *, anew: bool) -> State:
+    """All stages at once, from the population of the last climb that leads on.
+
+    ``anew`` from the prior's: a mode that the last surrogate hid is found again.
+    """
+    satisfied, history = state.satisfied, state.history
+    chain = (*state.past, state.population)
+    first, points = _leading_on(state, surrogate, chain[:1] if anew else chain)
+    state = replace(state, population=chain[first], past=chain[:first], stages=state.stages[:first])
+    state = _to_the_top(state, surrogate, points)
+    satisfied = satisfied + 1 if state.satisfied and at_top(state) else 0
+    return replace(state, satisfied=satisfied, history=(*history, state.history[-1]))
+
+
+def _to_the_top(state: State, surrogate: Surrogate[Any], points: Any = None) -> State:
+    """Stages up to γ = 1 by small populations, the last one at full size."""
+    tuning = state.settings.tuning
+    state = measure(state, surrogate, points, on_the_way=True)
+    while not at_top(state) and len(state.past) < tuning.most_stages:
+        state = measure(advance(state, tuning.small_population), surrogate, on_the_way=True)
+        if at_top(state):
+            state = measure(enlarged(state), surrogate, on_the_way=True)
+    return state if at_top(state) else measure(state, surrogate)
+
+
+def _leading_on(state: State, surrogate: Surrogate[Any], chain: tuple[Population, ...]) -> tuple[int, Any]:
+    """Which population a new surrogate can go on from, and its points, prepared.
+
+    That is the last whose weights allow a step, by the rule of all steps; the prior's allows any.
+    """
+    for j in reversed(range(len(chain))):
+        points = surrogate.at(chain[j].z)
+        gamma = choose_gamma(replace(state, population=chain[j]), log_terms_of(surrogate, points, chain[j]))
+        if j == 0 or gamma >= min(state.settings.tuning.warm_progress * chain[j].gamma, 1.0):
+            return j, points
+    raise AssertionError("there is no population")
+
+
+def _hasty(settings: Settings) -> Settings:
+    """Larger steps and shorter chains, where a later climb, or the one before the end, makes up for what they miss."""
+    tuning = settings.tuning
+    chain_length = max(round(tuning.hasty_chains * settings.chain_length), 1)
+    return replace(settings, temper_cov=tuning.hasty_steps * settings.temper_cov, chain_length=chain_length)
+
+
+def _retreat(state: State, surrogate: Surrogate[Any]) -> State:
+    """Take stages back whose populations the surrogate would not have moved there."""
+    while state.past:
+        p = state.population
+        terms = surrogate.log_mean(surrogate.at(p.z), p.gamma) + p.log_weights
+        if tempering.weight_cov(terms) <= state.settings.tuning.retreat_cov:
+            break
+        state = replace(state, population=state.past[-1], past=state.past[:-1], stages=state.stages[:-1], satisfied=0)
+    return state
+
+
+def _verify(state: State, surrogate: Surrogate[Any]) -> State:
+    """Climb anew from the prior, and ask for a run where more of the evidence may hide than is known.
+
+    While such runs are made, the populations of the last such climb tell where the next one belongs.
+    """
+    tuning = state.settings.tuning
+    enough = state.doubts >= tuning.most_doubts
+    if state.doubts and not enough:
+        share, where = overlooked(state, surrogate)
+        if share > tuning.overlooked:
+            return _doubted(state, where)
+    again = ascend(replace(state, history=state.history[:-1]), surrogate, anew=True)
+    if again.satisfied == 0:
+        return again
+    share, where = overlooked(again, surrogate)
+    return replace(again, satisfied=state.satisfied) if enough or share <= tuning.overlooked else _doubted(again, where)
+
+
+def _doubted(state: State, where: Array) -> State:
+    return replace(state, satisfied=state.settings.tuning.in_a_row - 1, doubt=where, doubts=state.doubts + 1)
+
+
+def _doubt_was_right(state: State) -> bool:
+    """Whether the run that was made in doubt found more than a standard deviation more than expected."""
+    if state.doubt is None or state.learned is None:
+        return False
+    mean, variance = state.learned.surrogate.log_likelihood(state.learned.surrogate.at(state.doubt[None, :]))
+    theta = state.prior.from_working(state.doubt[None, :])[0]
+    found = [e.log_likelihood for e in state.evaluations if np.array_equal(e.theta, theta) and e.status is Status.OK]
+    return bool(found) and found[-1] > float(mean[0] + np.sqrt(variance[0]))
+
+
+def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:
+    """How much more evidence there may be, relative to what is known, and the point that has most of it.
+
+    At every point of every population where the likelihood is not known to a factor of e³, it is believed to be three
+    standard deviations higher than expected: what remains small then is small. A mode that all populations lost stands
+    out by many orders of magnitude.
+    """
+    found: list[tuple[float, Array]] = []
+    for population in (*state.past, state.population):
+        expected, high = _believed(state, surrogate, population, _DEVIATIONS)
+        more = np.exp(high) - np.exp(expected)
+        more[(high - expected < _KNOWN) | fails(state, population.z)] = 0.0
+        found.append((float(more.sum()), population.z[int(np.argmax(more))]))
+    return max(found, key=lambda pair: pair[0])
+
+
+def fails(state: State, z: Array) -> BoolArray:
+    """Where a run more probably fails than not: it would tell nothing, and `errors.failures` speaks of that mass."""
+    if state.reach is None:
+        return np.zeros(len(z), dtype=bool)
+    return np.asarray(state.reach.log_probability(z[:, : state.prior.simulated.dim]) < np.log(0.5))
+
+
+def hidden(state: State, surrogate: Surrogate[Any]) -> float:
+    """By how many nats the evidence is higher if the likelihood is a standard deviation higher than expected."""
+    chain = (*state.past, state.population)
+    sums = [[float(np.exp(v).sum()) for v in _believed(state, surrogate, p, 1.0)] for p in chain]
+    return max(float(np.log1p(high - expected)) for expected, high in sums)
+
+
+def _believed(
+    state: State, surrogate: Surrogate[Any], population: Population, deviations: float
+) -> tuple[Array, Array]:
+    """Shares of the evidence at the population's points, as logarithms: as expected, and that much higher."""
+    assert state.learned is not None
+    points, unit = surrogate.at(population.z), population.log_weights - state.learned.log_evidence
+    expected, high = (np.minimum(unit + surrogate.log_upper(points, k), _HUGE) for k in (0.0, deviations))
+    return expected, high

@@ -1,0 +1,54 @@
+"""What a user tells of a run, looked at before it is recorded for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from tbq.common.arguments import floats, real
+from tbq.common.errors import ArgumentError
+from tbq.common.types import Array, ArrayLike
+from tbq.problem.evaluation import Evaluation, Proposal, Status
+
+
+def point_out(method: str, proposal_id: int, pending: Iterable[Proposal], told: Iterable[Evaluation]) -> Proposal:
+    """The point of that id, which must be out."""
+    out = {p.id: p for p in pending}
+    if proposal_id in out:
+        return out[proposal_id]
+    if any(e.id == proposal_id for e in told):
+        raise ArgumentError(f"Session.{method}: {proposal_id!r} was told already")
+    raise ArgumentError(f"Session.{method}: {proposal_id!r} is not the id of a point that is out; these are {[*out]}")
+
+
+def outputs_of(outputs: ArrayLike) -> Array:
+    try:
+        array = floats(outputs)
+    except Exception:
+        raise ArgumentError(f"Session.tell: outputs must be numbers; got {outputs!r}") from None
+    if array.ndim != 1:
+        raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
+    return array
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuse a duration that is none."""
+    if not real(seconds) >= 0.0:
+        raise ArgumentError(f"Session.tell: seconds must be a number that is not negative; got {seconds!r}")
+
+
+def learnable(evaluation: Evaluation, m: int) -> Evaluation:
+    """The evaluation if its outputs can be learned; refused, before it is recorded for good, if not."""
+    expected = f"Session.tell: outputs must be the {m} that the likelihood has data of"
+    if evaluation.outputs is None:
+        if evaluation.status is Status.OK:
+            raise ArgumentError(f"{expected}, where log_likelihood is a number; got none")
+        return evaluation
+    if len(evaluation.outputs) != m:
+        raise ArgumentError(f"{expected}; got {len(evaluation.outputs)}")
+    finite = np.isfinite(evaluation.outputs)
+    if evaluation.status is Status.OK and not finite.all():
+        raise ArgumentError(f"{expected}, all finite where log_likelihood is a number; got {evaluation.outputs}")
+    return replace(evaluation, outputs=np.where(finite, evaluation.outputs, np.nan))
