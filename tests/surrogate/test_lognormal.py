@@ -9,6 +9,7 @@ from tbq.evidence import moments
 from tbq.gp import regression as gps
 from tbq.gp.kernels import SE
 from tbq.surrogate import lognormal
+from tbq.surrogate.warp import Frame, Warp
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +117,24 @@ def test_deflation_narrows_the_mean_alone(model):
     expected = mean + 0.5 * np.minimum(0.5 * np.sqrt(variance), 0.2) ** 2
     assert narrow.log_mean(points, 1.0) == pytest.approx(expected)
     assert np.array_equal(narrow.log_ratio(points, points, 1.0), surrogate.log_ratio(points, points, 1.0))
+
+
+@pytest.mark.parametrize("warp", [None, Warp(0.0, 8.0)])
+@pytest.mark.parametrize("frame", [None, Frame(np.array([0.1, -0.2]), np.array([[2.0, 0.5], [0.0, 1.5]]))])
+def test_no_more_is_expected_than_runs_allow(warp, frame):
+    rng = np.random.default_rng(1)
+    z = rng.uniform(-1.5, 0.5, (15, 2))
+    y = 6.0 * z.sum(axis=1) - 3.0
+    values = y if warp is None else warp.forward(y, z)
+    x = z if frame is None else frame(z)
+    gp = gps.build(x, values, np.full(15, 1e-6), SE, "linear", np.log([1.0, 1.2, 1.0]))
+    surrogate = lognormal.LogNormal(gp, warp=warp, frame=frame)
+    far = rng.uniform(0.5, 1.2, (6, 2))  # where the line goes on upwards
+    expected = surrogate.log_likelihood(surrogate.at(far))[0]
+    ceilings = expected + np.array([-3.0, 5.0, -2.0, 5.0, -4.0, 5.0])
+    lowered = surrogate.at_most(far, ceilings)
+    now = lowered.log_likelihood(lowered.at(far))[0]
+    assert np.all(now <= ceilings + 0.05)
+    assert np.all(now < expected)  # neighbours of lowered points are lower too
+    np.testing.assert_allclose(lowered.log_likelihood(lowered.at(z))[0], y, atol=0.05)  # runs are what they were
+    assert surrogate.at_most(far, expected + 1.0) is surrogate

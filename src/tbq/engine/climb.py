@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tbq.common.randomness import stream
 from tbq.common.types import Array, BoolArray
-from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure
+from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure, stage_record
 from tbq.engine.state import State
 from tbq.evidence import tempering
-from tbq.evidence.population import Population
+from tbq.evidence.population import Population, found_at
 from tbq.problem.evaluation import Status
 from tbq.problem.settings import Settings
 from tbq.surrogate.protocol import Surrogate
@@ -23,6 +24,7 @@ from tbq.surrogate.protocol import Surrogate
 _HUGE = 50.0  # nats beyond which a share of the evidence is huge, whatever it is
 _DEVIATIONS = 3.0  # by which the likelihood may be higher than expected
 _KNOWN = 3.0  # nats of that: where it is less, a run is not asked for
+_LOST = 2.0  # nats of the posterior density by which the best run may exceed all of its population
 
 
 def at_top(state: State) -> bool:
@@ -82,7 +84,34 @@ def _to_the_top(state: State, surrogate: Surrogate[Any], points: Any = None) -> 
         state = measure(advance(state, tuning.small_population), surrogate, on_the_way=True)
         if at_top(state):
             state = measure(enlarged(state), surrogate, on_the_way=True)
-    return state if at_top(state) else measure(state, surrogate)
+    state = state if at_top(state) else measure(state, surrogate)
+    return _with_best_run(state, surrogate) if state.settings.surrogate == "log_likelihood" else state
+
+
+def _with_best_run(state: State, surrogate: Surrogate[Any]) -> State:
+    """The last population, with the part around the best run where no member is nearly as probable as that.
+
+    Tempering loses a narrow peak on a broad plateau: at every γ < 1 nearly all of the mass is the plateau's.
+    """
+
+    def log_posterior(z: Array) -> Array:
+        return surrogate.log_mean(surrogate.at(z), 1.0) + state.prior.log_density_working(z)
+
+    good = np.array([e.theta for e in state.evaluations if e.status is Status.OK])
+    runs, population = state.prior.simulated.to_working(good), state.population
+    values = log_posterior(runs)
+    best = int(np.argmax(values))
+    if not at_top(state) or values[best] <= np.max(log_posterior(population.z)) + _LOST:
+        return state
+    rng = stream(state.seed, "best run", 1000 * len(state.evaluations) + len(state.past))
+    found = found_at(runs[best], population, surrogate, state.prior, state.settings, rng)
+    if found is None:
+        return state
+    population, moved = found
+    stages = (*state.stages, stage_record(state, population, moved))
+    return measure(
+        replace(state, population=population, past=(*state.past, state.population), stages=stages), surrogate
+    )
 
 
 def _leading_on(state: State, surrogate: Surrogate[Any], chain: tuple[Population, ...]) -> tuple[int, Any]:

@@ -160,8 +160,12 @@ def choose_gamma(state: State, log_terms: Callable[[float], Array]) -> float:
 
 
 def _search_weight(state: State) -> Callable[[Array], Array] | None:
-    """log of what a run's acquisition value is weighted by: the chance that it does not fail."""
-    return None if state.reach is None else state.reach.log_probability
+    """log of what a run's acquisition value is weighted by: the chance that it neither fails nor finds no likelihood.
+
+    What a border hides is expected by a process that no run beyond it has taught, and soon rules without that.
+    """
+    regions = state.regions
+    return (lambda z: np.sum([region.log_probability(z) for region in regions], axis=0)) if regions else None
 
 
 def _screen(state: State, target: Target, points: Any) -> Array:

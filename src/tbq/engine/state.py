@@ -15,12 +15,13 @@ from tbq.engine.records import Record, Stage, Stop, Waypoint
 from tbq.evidence.estimate import Assessment
 from tbq.evidence.population import Population
 from tbq.evidence.target import Target
-from tbq.problem.evaluation import Evaluation, Proposal
+from tbq.problem.evaluation import Evaluation, Proposal, Status
 from tbq.problem.joint_prior import joint
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
 from tbq.surrogate import feasibility
+from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.protocol import Surrogate
 
 
@@ -103,7 +104,20 @@ class State:
         for e in self.evaluations:
             if e.status.is_failure:
                 surrogate = surrogate.condition_on_mean(self.prior.simulated.to_working(e.theta[None, :])[0])
-        return surrogate if self.border is None else feasibility.Bounded(surrogate, self.border)
+        if self.border is None:
+            return surrogate
+        if isinstance(surrogate, LogNormal):
+            surrogate = self._low_beyond_border(surrogate)
+        return feasibility.Bounded(surrogate, self.border)
+
+    def _low_beyond_border(self, surrogate: LogNormal) -> LogNormal:
+        """Not much more expected than the best run returned where a run found no likelihood.
+
+        A process does not learn a zero: a slim chance of a huge likelihood would be looked for again and again.
+        """
+        best = max(e.log_likelihood for e in self.evaluations if e.status is Status.OK)
+        zero = self.prior.to_working(np.array([e.theta for e in self.evaluations if e.status is Status.INFEASIBLE]))
+        return surrogate.at_most(zero, np.full(len(zero), best + self.settings.tuning.beyond_border))
 
     @property
     def waypoint(self) -> Waypoint | None:

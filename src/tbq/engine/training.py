@@ -95,8 +95,11 @@ def fit_values(
     runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame | None
 ) -> tuple[LogNormal, Memory]:
     """A surrogate of the log-likelihoods."""
-    surrogate, values = selection.fit(_data(runs, gamma, frame), runs.settings.kernel, memory.values)
-    surrogate = replace(surrogate, cap=runs.settings.tuning.mean_cap, inflation=inflation)
+    data, tuning = _data(runs, gamma, frame), runs.settings.tuning
+    surrogate, values = selection.fit(data, runs.settings.kernel, memory.values)
+    surrogate = replace(surrogate, cap=tuning.mean_cap, inflation=inflation)
+    if tuning.ceiling and data.scale > tuning.near_depth:  # still climbing: likely places before vague ones
+        surrogate = replace(surrogate, clip=tuning.far_clip)
     return surrogate, replace(memory, values=values)
 
 

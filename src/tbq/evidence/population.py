@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from tbq.common.types import Array
-from tbq.evidence import moments, moves
+from tbq.evidence import importance, moments, moves
 from tbq.problem.prior import Prior
+from tbq.problem.settings import Settings
 from tbq.surrogate.protocol import Surrogate
+
+_CHAINS = 256  # that look how far a lost part of the posterior reaches
+_POINT = 1e-3  # working units: how far apart they start
+_SPREADS = 3  # times that their proposals are adapted to where they got
+_EDGE, _APART = 0.05, 0.01  # a part is apart if few of the others are denser in it than its own least dense members
+_MATTERS = 0.02  # nats of log Z: a part with less than that is left out
 
 
 @dataclass(frozen=True)
@@ -74,8 +81,57 @@ def follow(
     chosen = moments.systematic_resample(weights, size - n_prior, rng)
     moved = moves.move(old.z[chosen], log_q, prior.log_density_working, steps, rng, at_old[chosen])
     log_constant = moments.log_bridge(old.log_density, at_old, old.log_density_at(moved.z), moved.log_likelihood)
+    return _with_prior(moved, n_prior, surrogate, gamma, log_constant, prior, rng), moved
+
+
+def found_at(
+    start: Array, old: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
+) -> tuple[Population, moves.Moved] | None:
+    """The posterior with the part that lies around ``start``, which all members of the old population have lost.
+
+    Chains that start there find how far that part reaches, a Student mixture fitted to them how much evidence is in it.
+    What the old population claims to be its density there is not asked: it has no members to show for it. None where
+    the chains come to its members, so that nothing was lost, or where that part hardly matters.
+    """
+
+    def log_q(z: Array) -> Array:
+        return surrogate.log_mean(surrogate.at(z), 1.0)
+
+    z = start + _POINT * rng.standard_normal((_CHAINS, len(start)))
+    for _ in range(_SPREADS):
+        z = moves.move(z, log_q, prior.log_density_working, settings.chain_length, rng).z
+    mixture, size = importance.fit_student_mixture(z, rng), settings.population
+    if np.mean(mixture.log_density(old.z) > np.quantile(mixture.log_density(z), _EDGE)) > _APART:
+        return None
+    drawn = mixture.sample(size, rng)
+    log_prior = prior.log_density_working(drawn)
+    drawn, log_prior = drawn[np.isfinite(log_prior)], log_prior[np.isfinite(log_prior)]
+    log_here, weights = moments.normalise(log_q(drawn) + log_prior - mixture.log_density(drawn) - np.log(size))
+    at_old = log_q(old.z)
+    log_there, of_old = moments.normalise(at_old + old.log_weights)
+    log_constant = float(np.logaddexp(log_here, log_there))
+    if log_constant < log_there + _MATTERS:
+        return None
+    n_prior = round(settings.tuning.prior_fraction * size)
+    n_here = round(float(np.exp(log_here - log_constant)) * (size - n_prior))
+    here = drawn[moments.systematic_resample(weights, n_here, rng)]
+    there = old.z[moments.systematic_resample(of_old, size - n_prior - n_here, rng)]
+    moved = moves.move(np.vstack([here, there]), log_q, prior.log_density_working, settings.chain_length, rng)
+    return _with_prior(moved, n_prior, surrogate, 1.0, log_constant, prior, rng), moved
+
+
+def _with_prior(
+    moved: moves.Moved,
+    n_prior: int,
+    surrogate: Surrogate[Any],
+    gamma: float,
+    log_constant: float,
+    prior: Prior,
+    rng: np.random.Generator,
+) -> Population:
+    """Moved points and fresh ones of the prior."""
+    prior_fraction = n_prior / (len(moved.z) + n_prior)
     fresh = prior.to_working(prior.sample(n_prior, rng, "sobol")) if n_prior else np.empty((0, prior.dim))
-    at_new = np.concatenate([moved.log_likelihood, log_q(fresh)]) if n_prior else moved.log_likelihood
-    log_density = _log_mixture(at_new, log_constant, prior_fraction)
-    population = Population(np.vstack([moved.z, fresh]), log_density, gamma, prior_fraction, surrogate, log_constant)
-    return population, moved
+    at_fresh = surrogate.log_mean(surrogate.at(fresh), gamma) if n_prior else np.empty(0)
+    log_density = _log_mixture(np.concatenate([moved.log_likelihood, at_fresh]), log_constant, prior_fraction)
+    return Population(np.vstack([moved.z, fresh]), log_density, gamma, prior_fraction, surrogate, log_constant)

@@ -61,6 +61,8 @@ class Tuning:
     ceiling: bool = (
         True  # expect no run far above the best one, and no spread that nobody will see; False is the paper's
     )
+    far_clip: float = 2.0  # nats (1 sd) that a run may move log L by while the best runs are far apart; else 4 (real)
+    beyond_border: float = 3.0  # nats above the best run that a likelihood may have where a run found none (real)
     mean_cap: float = 1.0  # nats: largest γσ in E[L^γ] = exp(γμ + ½ min(γσ, cap)²); 0 is biased, infinity explodes
     adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
     inflate: bool = True  # multiply standard deviations by what earlier predictions were off by; False is the paper's

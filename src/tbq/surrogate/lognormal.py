@@ -60,6 +60,7 @@ class LogNormal:
     ceiling: float = (
         np.inf
     )  # nats beyond which no log-likelihood is expected, whatever the process says far from all runs
+    clip: float = SPREAD_CLIP  # nats (1 sd) that anything is believed to move the log-likelihood by
 
     def __repr__(self) -> str:
         return f"<LogNormal: {self.description}>"
@@ -106,7 +107,7 @@ class LogNormal:
             if self.warp is not None:
                 spread = np.sqrt(self.warp.moments(points.slope, sd, gamma)[1])
             if np.isfinite(self.ceiling):
-                spread = np.minimum(spread, SPREAD_CLIP)
+                spread = np.minimum(spread, self.clip)
             points.slopes[gamma] = np.where(small, points.slope, spread / (gamma * sd + 1e-300))
         return points.slopes[gamma]
 
@@ -147,6 +148,20 @@ class LogNormal:
         mean = float(self.gp.project(x).mean[0])
         return replace(self, gp=self.gp.condition(x[0], mean, self._new_noise))
 
+    def at_most(self, z: Array, ceilings: Array) -> LogNormal:
+        """As if runs at those of the points z where more is expected had returned these ceilings; (n, d) and (n,)."""
+        lowered, free = self, np.ones(len(z), dtype=bool)
+        while True:
+            above = np.where(free, lowered.at(z).mean - ceilings, 0.0)
+            worst = int(np.argmax(above))
+            if above[worst] <= 0.0:
+                return lowered
+            free[worst] = False
+            point, value = z[worst][None, :], ceilings[worst : worst + 1]
+            value = value if self.warp is None else self.warp.forward(value, point)
+            gp = lowered.gp.condition(self._framed(point)[0], float(value[0]), self._new_noise)
+            lowered = replace(lowered, gp=gp)
+
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[LogNormal]:
         for gp in hyperparameter_draws(self.gp, n, rng):
             yield replace(self, gp=gp)
@@ -158,7 +173,7 @@ class LogNormal:
     def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:
         """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes).
 
-        The excess over ``SPREAD_CLIP`` is compressed into one nat.
+        The excess over ``clip`` is compressed into one nat.
         """
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
         noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
@@ -166,10 +181,10 @@ class LogNormal:
         a = self.gp.covariance(new.latent, nodes.latent)
         a *= self._slopes(nodes, gamma)
         a *= (self.inflation * gamma / predictive)[:, None]
-        if _largest(a) > SPREAD_CLIP:
-            large = np.abs(a) > SPREAD_CLIP
-            excess = np.abs(a[large]) - SPREAD_CLIP
-            a[large] = np.sign(a[large]) * (SPREAD_CLIP + excess / (1.0 + excess))
+        if _largest(a) > self.clip:
+            large = np.abs(a) > self.clip
+            excess = np.abs(a[large]) - self.clip
+            a[large] = np.sign(a[large]) * (self.clip + excess / (1.0 + excess))
         return a
 
 
