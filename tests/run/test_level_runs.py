@@ -5,53 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from decays import DATA, OPTIONS, PRIOR, TIMES, coarse, exact, fine, ids, likelihood, one, plain_coarse
 from scipy import stats
 
 import tbq
 from tbq.problem.evaluation import Status
 from tbq.run import journal
-
-PRIOR = tbq.Prior({"a": stats.uniform(0.2, 2.8), "k": stats.uniform(0.1, 2.9)})
-TIMES = np.linspace(0.25, 5.0, 12)
-OPTIONS = {"seed": 1, "progress": False, "population": 512}
-
-
-def fine(theta):
-    return theta[..., 0, None] * np.exp(-theta[..., 1, None] * TIMES) if theta.ndim > 1 else one(theta)
-
-
-def one(theta):
-    return theta[0] * np.exp(-theta[1] * TIMES)
-
-
-def coarse(theta):
-    """A step of a quarter by Euler's implicit method."""
-    return theta[..., 0, None] * (1.0 + 0.25 * theta[..., 1, None]) ** (-TIMES / 0.25) + 0.02
-
-
-def plain_coarse(theta):
-    return coarse(theta[None, :])[0]
-
-
-DATA = one(np.array([1.3, 0.8])) + 0.05 * np.random.default_rng(1).standard_normal(12)
-
-
-def exact():
-    """log Z by a grid."""
-    a, k = np.linspace(0.2, 3.0, 700), np.linspace(0.1, 3.0, 700)
-    theta = np.array(np.meshgrid(a, k, indexing="ij")).reshape(2, -1).T
-    value = np.exp(-0.5 * np.sum(((fine(theta) - DATA) / 0.05) ** 2, axis=1)).reshape(700, 700)
-    total = np.trapezoid(np.trapezoid(value, k, axis=1), a) / (2.8 * 2.9)
-    return np.log(total) - 12 * np.log(0.05 * np.sqrt(2.0 * np.pi))
-
-
-def likelihood(below=plain_coarse, cost=0.02, model=one, noise=0.05):
-    return tbq.GaussianLikelihood(model, DATA, noise, coarse=below, cost=cost)
-
-
-def ids(result):
-    return [(e.id, e.level, *e.theta) for e in (*result.evaluations, *result.coarse)]
-
 
 @pytest.fixture(scope="module")
 def result():
