@@ -128,7 +128,7 @@ def test_outputs_of_both_levels_may_be_modelled_by_their_logarithms():
     assert any(use != "not used" for use in found.coarse_use.values())
 
 
-def test_outputs_that_the_coarse_model_does_not_have_are_learned_without_it():
+def test_a_coarse_model_that_never_has_all_outputs_is_left_alone():
     """Nan is what a model says where it has no answer."""
 
     def half(theta):
@@ -138,3 +138,17 @@ def test_outputs_that_the_coarse_model_does_not_have_are_learned_without_it():
 
     found = tbq.infer(likelihood(half), PRIOR, **OPTIONS)
     assert right(found)
+    assert set(found.coarse_use.values()) == {"not used"}
+    assert found.n_coarse == 16  # the design
+
+
+def test_a_coarse_model_that_lacks_outputs_here_and_there_helps():
+    def some(theta):
+        outputs = plain_coarse(theta)
+        outputs[6:] = np.where(theta[1] > 1.5, np.nan, outputs[6:])
+        return outputs
+
+    found = tbq.infer(likelihood(some), PRIOR, **OPTIONS)
+    assert right(found)
+    assert any(use != "not used" for use in found.coarse_use.values())
+    assert found.n_evaluations < plain().n_evaluations
