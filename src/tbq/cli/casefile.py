@@ -293,9 +293,13 @@ class Case(Table):
     def arguments(self) -> dict[str, Any]:
         """What :func:`tbq.infer` is to be called with."""
         arguments = self.run.model_dump(exclude={"workers"})
-        in_python = isinstance(self.model, PythonTable)
+        tables = [table for table in (self.model, self.model and self.model.coarse) if table is not None]
+        in_python = any(isinstance(table, PythonTable) for table in tables)
         if not in_python:  # they end their own runs, and need no process for it
             arguments["timeout"] = None
+        elif self.run.timeout is not None:  # not before what the other level may take
+            own = [getattr(table, "timeout", None) or 0.0 for table in tables]
+            arguments["timeout"] = max(self.run.timeout, *own)
         if self.run.workers > 1:
             pool = ProcessPoolExecutor if in_python else ThreadPoolExecutor
             arguments["executor"] = partial(pool, self.run.workers)
