@@ -1,9 +1,12 @@
 """A coarse model in a case file: what it may say, and what is said when it is wrong."""
 
+import csv
 import http.server
 import json
+import shutil
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +98,61 @@ def test_a_case_with_a_coarse_model_is_run_and_gone_on_with(tmp_path):
     assert result.n_coarse >= 16
     shown = runner.invoke(app, ["status", str(tmp_path / "out")])
     assert f"{result.n_coarse} of the coarse model" in " ".join(shown.output.split())
+
+
+def test_what_is_done_with_a_result_is_done_with_the_fine_model(tmp_path):
+    found = run_case(tmp_path, LEVELS + RUN)
+    out, draws, runs, page = (str(tmp_path / name) for name in ("out", "draws.csv", "runs.csv", "page.html"))
+    shutil.copytree(out, tmp_path / "other")
+    for command in (
+        ["verify", out, "--n", "4", "--seed", "1"],
+        ["predict", out, "--n", "4", "--seed", "1", "--csv", draws],
+        ["compare", out, str(tmp_path / "other")],
+        ["export", out, "--runs", runs],
+        ["report", out, "--out", page],
+    ):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, (command, done.output)
+    assert len(Path(draws).read_text().splitlines()) == 5
+    rows = list(csv.DictReader(Path(runs).read_text().splitlines()))
+    assert [row["level"] for row in rows].count("coarse") == found.n_coarse
+    assert len(rows) == found.n_evaluations + found.n_coarse
+    assert f"{found.n_coarse} coarse ones, which cost 0.02 each" in Path(page).read_text()
+
+
+def test_an_old_study_of_the_coarse_model_is_worth_something(tmp_path):
+    alone = LEVELS[: LEVELS.index("[model]")] + LEVELS[LEVELS.index("[data]") :]
+    alone += '\n[model]\npython = "levels_of_a_test:coarse"\n'
+    old = run_case(tmp_path, alone + RUN)
+    shutil.move(tmp_path / "out", tmp_path / "old")
+    found = run_case(tmp_path, LEVELS + RUN + 'warm_start = {coarse = "old"}\n')
+    assert sum(e.origin == "earlier" for e in found.coarse) == old.n_evaluations
+    assert found.n_evaluations <= 6
+    again = casefile.load(tmp_path / "out" / "case.toml")
+    assert again.run.warm_start == {"coarse": str(tmp_path / "old")}
+    for wrong in ("3", "{fein = 'old'}", "{coarse = 3}"):
+        with pytest.raises(casefile.CaseError, match=r"run.warm_start: must be the folder of an earlier run"):
+            levels_case(tmp_path, LEVELS + RUN + f"warm_start = {wrong}\n")
+
+
+def test_points_that_are_asked_for_by_hand_say_their_level(tmp_path):
+    levels_case(tmp_path, LEVELS.replace("0.02", "1.0") + RUN)
+    fine, coarse = (lambda theta: euler(theta, 1000)), (lambda theta: euler(theta, 2))
+    folder, runner, levels = str(tmp_path / "lab"), CliRunner(), []
+    asked = json.loads(runner.invoke(app, ["ask", folder, "--case", str(tmp_path / "case.toml"), "--json"]).stdout)
+    while not asked["done"]:
+        for point in asked["points"]:
+            theta = np.array(list(point["theta"].values()))
+            levels.append(point.get("level", "fine"))
+            numbers = json.dumps(list((coarse if levels[-1] == "coarse" else fine)(theta)))
+            told = runner.invoke(app, ["tell", folder, str(point["id"]), "--outputs", "-"], input=numbers)
+            assert told.exit_code == 0, told.output
+        asked = json.loads(runner.invoke(app, ["ask", folder, "--json"]).stdout)
+    found = tbq.load(folder)
+    assert levels.count("fine") == found.n_evaluations == 6
+    assert levels.count("coarse") == found.n_coarse >= 6
+    for e in found.coarse:
+        np.testing.assert_allclose(e.outputs, coarse(e.theta))
 
 
 # --- coarse models of other kinds ---------------------------------------------------------------------------

@@ -166,6 +166,64 @@ def test_a_study_of_the_coarse_model_alone_is_worth_something(tmp_path, result):
         tbq.infer(tbq.GaussianLikelihood(one, DATA, 0.05), PRIOR, warm_start={"coarse": tmp_path / "old"}, **OPTIONS)
 
 
+def test_an_old_study_that_was_cut_short_is_worth_something_too(tmp_path):
+    def failing(theta):
+        if theta[1] > 2.0:
+            raise ValueError("no mesh")
+        return plain_coarse(theta)
+
+    other = tbq.GaussianLikelihood(failing, DATA + 0.1, 0.3)  # of other data
+    tbq.infer(other, PRIOR, journal=tmp_path, max_evaluations=14, **OPTIONS)
+    text = (tmp_path / journal.FILE).read_text().splitlines(keepends=True)
+    (tmp_path / journal.FILE).write_text("".join(text[:-4])[:-9])  # within a record
+    old = journal.read(tmp_path).evaluations
+    assert 5 < len(old) < 14
+    for retry in (False, True):
+        found = tbq.infer(likelihood(), PRIOR, warm_start={"coarse": tmp_path}, retry_failed=retry, **OPTIONS)
+        failed = sum(e.status.is_failure for e in old)
+        assert failed
+        assert sum(e.origin == "earlier" for e in found.coarse) == len(old) - retry * failed
+        assert found.converged
+        assert abs(found.log_evidence - exact()) < 3.0 * found.log_evidence_sd
+
+
+def test_coarse_runs_that_failed_are_made_again(tmp_path, result):
+    def half(theta):
+        if theta[1] > 0.9:
+            raise ValueError("no licence")
+        return plain_coarse(theta)
+
+    before = tbq.infer(likelihood(half), PRIOR, journal=tmp_path, max_evaluations=5, **OPTIONS)
+    failed = {tuple(e.theta) for e in before.coarse if e.status.is_failure}
+    made = []
+
+    def noted(theta):
+        made.append(tuple(theta))
+        return plain_coarse(theta)
+
+    found = tbq.infer(likelihood(noted), PRIOR, journal=tmp_path, max_evaluations=40, retry_failed=True, **OPTIONS)
+    assert failed
+    assert failed <= set(made)
+    assert len(made) == len(set(made)) == found.n_coarse - (before.n_coarse - len(failed))
+    assert not any(e.status.is_failure for e in found.coarse)
+    assert found.converged
+
+
+def test_models_are_compared_by_evidences_of_their_fine_levels(result):
+    def line(theta):
+        return theta[0] * (1.0 - 0.1 * theta[1] * TIMES)
+
+    other = tbq.infer(likelihood(lambda theta: 0.9 * line(theta), model=line), PRIOR, **OPTIONS)
+    without = tbq.infer(tbq.GaussianLikelihood(one, DATA, 0.05), PRIOR, **OPTIONS)
+    found = tbq.compare({"decay": result, "line": other, "decay, one level": without})
+    factor, sd = found.log_bayes_factor("decay", "decay, one level")
+    assert abs(factor) < 3.0 * sd
+    assert found.names[2] == "line"
+    drawn = found.predict(n=6, noise=None, seed=0)
+    curves = [np.exp(np.polyval(np.polyfit(TIMES, np.log(o), 1), TIMES)) for o in drawn.outputs]
+    np.testing.assert_allclose(drawn.outputs, curves, rtol=1e-6)  # of the fine decay, which Euler's is not
+
+
 def test_runs_of_both_levels_start_another_run(result):
     found = tbq.infer(likelihood(), PRIOR, warm_start=result, **OPTIONS)
     assert found.converged

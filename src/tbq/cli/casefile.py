@@ -36,6 +36,7 @@ from tbq.cli import distributions
 from tbq.cli.casedata import CorrelationTable, DataTable, DiscrepancyTable, GroupTable
 from tbq.cli.casefields import (
     Numbers,
+    Earlier,
     PathHere,
     PathsHere,
     Returns,
@@ -135,7 +136,7 @@ def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
     if name == "tolerance":
         return Numbers, option.default
     if name == "warm_start":
-        return PathHere | None, option.default
+        return Earlier, option.default
     if name == "outage_after":
         return Annotated[Any, PlainValidator(limits)], option.default
     words = str if get_origin(hint) is Literal or name == "acquisition" else hint  # which words there are is said later
