@@ -1,4 +1,4 @@
-"""Timeouts, retries, dying workers and servers with a coarse model: what happens at one level does not touch the other."""
+"""Timeouts, retries, dying workers and servers with a coarse model: either level leaves the other alone."""
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace

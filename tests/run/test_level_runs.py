@@ -12,6 +12,7 @@ import tbq
 from tbq.problem.evaluation import Status
 from tbq.run import journal
 
+
 @pytest.fixture(scope="module")
 def result():
     return tbq.infer(likelihood(), PRIOR, **OPTIONS)

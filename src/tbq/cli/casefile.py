@@ -35,8 +35,8 @@ from pydantic import (
 from tbq.cli import distributions
 from tbq.cli.casedata import CorrelationTable, DataTable, DiscrepancyTable, GroupTable
 from tbq.cli.casefields import (
-    Numbers,
     Earlier,
+    Numbers,
     PathHere,
     PathsHere,
     Returns,
