@@ -22,6 +22,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from outliving import TOKEN, left, wait_until
 from scipy import stats
 
@@ -39,6 +40,7 @@ OPTIONS = {
     "max_evaluations": 24,
     "seed": 5,
 }
+COARSE = (-1.0,)  # beside the theta of a coarse run
 MODES = {  # seconds that a child lives, on average
     "here": 0.3,
     "threads": 0.3,
@@ -46,6 +48,7 @@ MODES = {  # seconds that a child lives, on average
     "spawned": 3.0,
     "apart": 0.6,
     "command": 0.3,
+    "levels": 0.5,
 }
 SOLVER = """
 exec 9> "$1/locks/$2"
@@ -61,17 +64,31 @@ def log_likelihood(theta):
     return float(-2.0 * (theta[0] - 0.4) ** 2 - 8.0 * (theta[1] - theta[0] ** 2) ** 2)
 
 
+def outputs(theta):
+    """Whose likelihood is the same, but for a factor."""
+    return np.array([theta[0] - 0.4, theta[1] - theta[0] ** 2])
+
+
+def coarse(theta):
+    return outputs(theta) + 0.1 * theta
+
+
+def of_levels(fine, below):
+    return tbq.GaussianLikelihood(fine, [0.0, 0.0], [0.5, 0.25], coarse=below, cost=0.1)
+
+
 class Solving:
     """Writes down every call that it begins, and takes a moment for it; runs the shell itself, or is told how."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, model=log_likelihood, mark=()):
+        self.folder, self.model, self.mark = folder, model, mark
 
     def __call__(self, theta):
-        key = hashlib.sha256(theta.tobytes()).hexdigest()[:16]
-        arguments = [str(self.folder), key, json.dumps(list(theta)), "0"]
+        seen = [*theta, *self.mark]
+        key = hashlib.sha256(np.array(seen).tobytes()).hexdigest()[:16]
+        arguments = [str(self.folder), key, json.dumps(seen), "0"]
         subprocess.run(["sh", "-c", SOLVER, "sh", *arguments], check=True, stdout=subprocess.DEVNULL)
-        return log_likelihood(theta)
+        return self.model(theta)
 
 
 class Commanded:
@@ -98,17 +115,21 @@ def run(folder, mode):
         "spawned": {"executor": partial(ProcessPoolExecutor, 3, mp_context=spawn), "batch_size": 3},
         "apart": {"executor": partial(ThreadPoolExecutor, 3), "batch_size": 3, "timeout": 60.0},
         "command": {"executor": partial(ThreadPoolExecutor, 3), "batch_size": 3},
+        "levels": {},
     }
     simulator = Commanded(folder) if mode == "command" else Solving(folder)
+    if mode == "levels":
+        simulator = of_levels(Solving(folder, outputs), Solving(folder, coarse, COARSE))
     return tbq.infer(simulator, PRIOR, journal=folder, **how[mode], **OPTIONS)
 
 
 def finished(folder):
-    """θ → log-likelihood of the runs that the journal holds."""
+    """θ → log-likelihood of the runs that the journal holds; that of a coarse one is marked."""
     if not (folder / journal.FILE).exists():
         return {}
     try:
-        return {tuple(e.theta): e.log_likelihood for e in journal.read(folder).evaluations}
+        known = journal.read(folder).evaluations
+        return {(*e.theta, *(COARSE if e.level == "coarse" else ())): e.log_likelihood for e in known}
     except tbq.TbqError:  # not even its header is complete
         return {}
 
@@ -145,7 +166,7 @@ def loop(folder, kills, seed, mode):
         counts["killed"] += 1
     beside = folder / "beside"
     counts["beside"] = len(beside.read_text().split()) if beside.exists() else 0
-    return {**counts, "slowest": round(slowest, 2), "theta": [list(t) for t in after]}
+    return {**counts, "slowest": round(slowest, 2), "theta": [list(t) for t in after if len(t) == PRIOR.dim]}
 
 
 def campaign(folder, kills):
@@ -156,7 +177,7 @@ def campaign(folder, kills):
     while sum(t["killed"] for t in total.values()) < kills:
         mode = list(MODES)[seed % len(MODES)]
         report = loop(folder / f"{seed}", 12, seed, mode)
-        assert len(report["theta"]) == OPTIONS["max_evaluations"]
+        assert mode == "levels" or len(report["theta"]) == OPTIONS["max_evaluations"]
         for name in columns:
             total[mode][name] += report[name]
         print(f"{mode:>8} {report['slowest']:5.2f} s ", *(f"{n} {total[mode][n]}" for n in columns), flush=True)

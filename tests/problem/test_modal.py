@@ -164,6 +164,37 @@ def test_frequencies_alone_are_taken_in_their_order():
     assert lik.evaluate(TRUTH, [0.02])[0] == pytest.approx(value, rel=1e-9)
 
 
+def test_modes_of_a_coarse_model_are_paired_as_those_of_the_fine_one():
+    """Swapped, scaled and off: what is left of it saves runs, and the evidence is the same."""
+    asked = {"fine": 0, "coarse": 0}
+
+    def counted(theta):
+        asked["fine"] += 1
+        return frame(theta)
+
+    def coarse(theta):
+        asked["coarse"] += 1
+        f, phi = frame(1.1 * theta + 0.02 * theta**2)
+        return f[::-1], -3.0 * phi[:, ::-1]
+
+    prior = tbq.Prior({"kx": stats.uniform(0.5, 1.5), "ky": stats.uniform(0.5, 1.5)})
+    arguments = {"frequency_noise": 0.02, "shape_noise": 0.05}
+    both = tbq.ModalLikelihood(counted, NOISY, MEASURED, coarse=coarse, cost=0.02, **arguments)
+    outputs = both.at("coarse").evaluate(TRUTH)[1]
+    same = tbq.ModalLikelihood(lambda theta: frame(1.1 * theta + 0.02 * theta**2), NOISY, MEASURED, **arguments)
+    np.testing.assert_allclose(outputs, same.evaluate(TRUTH)[1], rtol=1e-9)
+    asked["coarse"] = 0
+    found = tbq.infer(both, prior, seed=1, progress=False, population=512)
+    assert asked == {"fine": found.n_evaluations, "coarse": found.n_coarse}
+    alone = tbq.infer(
+        tbq.ModalLikelihood(frame, NOISY, MEASURED, **arguments), prior, seed=1, progress=False, population=512
+    )
+    assert found.converged
+    assert found.n_evaluations < alone.n_evaluations
+    gap = abs(found.log_evidence - alone.log_evidence)
+    assert gap < 3.0 * np.hypot(found.log_evidence_sd, alone.log_evidence_sd)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -175,6 +206,9 @@ def test_frequencies_alone_are_taken_in_their_order():
         ({"sensors": [0, 1]}, "sensors must be the numbers of the degrees of freedom"),
         ({"close": 2.0}, "close must be a fraction"),
         ({"model": 3.0}, "model must be a function of theta"),
+        ({"coarse": 3.0}, "coarse must be a function of theta"),
+        ({"coarse": frame, "cost": 3.0}, "cost must be that of a coarse run in fine ones"),
+        ({"cost": 0.1}, "coarse must be a function of theta"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):

@@ -5,52 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from decays import DATA, OPTIONS, PRIOR, TIMES, coarse, exact, fine, ids, likelihood, one, plain_coarse
 from scipy import stats
 
 import tbq
 from tbq.problem.evaluation import Status
 from tbq.run import journal
-
-PRIOR = tbq.Prior({"a": stats.uniform(0.2, 2.8), "k": stats.uniform(0.1, 2.9)})
-TIMES = np.linspace(0.25, 5.0, 12)
-OPTIONS = {"seed": 1, "progress": False, "population": 512}
-
-
-def fine(theta):
-    return theta[..., 0, None] * np.exp(-theta[..., 1, None] * TIMES) if theta.ndim > 1 else one(theta)
-
-
-def one(theta):
-    return theta[0] * np.exp(-theta[1] * TIMES)
-
-
-def coarse(theta):
-    """A step of a quarter by Euler's implicit method."""
-    return theta[..., 0, None] * (1.0 + 0.25 * theta[..., 1, None]) ** (-TIMES / 0.25) + 0.02
-
-
-def plain_coarse(theta):
-    return coarse(theta[None, :])[0]
-
-
-DATA = one(np.array([1.3, 0.8])) + 0.05 * np.random.default_rng(1).standard_normal(12)
-
-
-def exact():
-    """log Z by a grid."""
-    a, k = np.linspace(0.2, 3.0, 700), np.linspace(0.1, 3.0, 700)
-    theta = np.array(np.meshgrid(a, k, indexing="ij")).reshape(2, -1).T
-    value = np.exp(-0.5 * np.sum(((fine(theta) - DATA) / 0.05) ** 2, axis=1)).reshape(700, 700)
-    total = np.trapezoid(np.trapezoid(value, k, axis=1), a) / (2.8 * 2.9)
-    return np.log(total) - 12 * np.log(0.05 * np.sqrt(2.0 * np.pi))
-
-
-def likelihood(below=plain_coarse, cost=0.02, model=one, noise=0.05):
-    return tbq.GaussianLikelihood(model, DATA, noise, coarse=below, cost=cost)
-
-
-def ids(result):
-    return [(e.id, e.level, *e.theta) for e in (*result.evaluations, *result.coarse)]
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +165,64 @@ def test_a_study_of_the_coarse_model_alone_is_worth_something(tmp_path, result):
     assert abs(found.log_evidence - exact()) < 3.0 * found.log_evidence_sd
     with pytest.raises(tbq.TbqError, match="'coarse' needs a likelihood that has a coarse model"):
         tbq.infer(tbq.GaussianLikelihood(one, DATA, 0.05), PRIOR, warm_start={"coarse": tmp_path / "old"}, **OPTIONS)
+
+
+def test_an_old_study_that_was_cut_short_is_worth_something_too(tmp_path):
+    def failing(theta):
+        if theta[1] > 2.0:
+            raise ValueError("no mesh")
+        return plain_coarse(theta)
+
+    other = tbq.GaussianLikelihood(failing, DATA + 0.1, 0.3)  # of other data
+    tbq.infer(other, PRIOR, journal=tmp_path, max_evaluations=14, **OPTIONS)
+    text = (tmp_path / journal.FILE).read_text().splitlines(keepends=True)
+    (tmp_path / journal.FILE).write_text("".join(text[:-4])[:-9])  # within a record
+    old = journal.read(tmp_path).evaluations
+    assert 5 < len(old) < 14
+    for retry in (False, True):
+        found = tbq.infer(likelihood(), PRIOR, warm_start={"coarse": tmp_path}, retry_failed=retry, **OPTIONS)
+        failed = sum(e.status.is_failure for e in old)
+        assert failed
+        assert sum(e.origin == "earlier" for e in found.coarse) == len(old) - retry * failed
+        assert found.converged
+        assert abs(found.log_evidence - exact()) < 3.0 * found.log_evidence_sd
+
+
+def test_coarse_runs_that_failed_are_made_again(tmp_path, result):
+    def half(theta):
+        if theta[1] > 0.9:
+            raise ValueError("no licence")
+        return plain_coarse(theta)
+
+    before = tbq.infer(likelihood(half), PRIOR, journal=tmp_path, max_evaluations=5, **OPTIONS)
+    failed = {tuple(e.theta) for e in before.coarse if e.status.is_failure}
+    made = []
+
+    def noted(theta):
+        made.append(tuple(theta))
+        return plain_coarse(theta)
+
+    found = tbq.infer(likelihood(noted), PRIOR, journal=tmp_path, max_evaluations=40, retry_failed=True, **OPTIONS)
+    assert failed
+    assert failed <= set(made)
+    assert len(made) == len(set(made)) == found.n_coarse - (before.n_coarse - len(failed))
+    assert not any(e.status.is_failure for e in found.coarse)
+    assert found.converged
+
+
+def test_models_are_compared_by_evidences_of_their_fine_levels(result):
+    def line(theta):
+        return theta[0] * (1.0 - 0.1 * theta[1] * TIMES)
+
+    other = tbq.infer(likelihood(lambda theta: 0.9 * line(theta), model=line), PRIOR, **OPTIONS)
+    without = tbq.infer(tbq.GaussianLikelihood(one, DATA, 0.05), PRIOR, **OPTIONS)
+    found = tbq.compare({"decay": result, "line": other, "decay, one level": without})
+    factor, sd = found.log_bayes_factor("decay", "decay, one level")
+    assert abs(factor) < 3.0 * sd
+    assert found.names[2] == "line"
+    drawn = found.predict(n=6, noise=None, seed=0)
+    curves = [np.exp(np.polyval(np.polyfit(TIMES, np.log(o), 1), TIMES)) for o in drawn.outputs]
+    np.testing.assert_allclose(drawn.outputs, curves, rtol=1e-6)  # of the fine decay, which Euler's is not
 
 
 def test_runs_of_both_levels_start_another_run(result):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kill_loop import MODES, OPTIONS, PRIOR, log_likelihood
+from kill_loop import MODES, OPTIONS, PRIOR, coarse, log_likelihood, of_levels, outputs
 from scipy import stats
 
 import tbq
@@ -296,7 +296,10 @@ def test_killed_at_random_moments_nothing_is_lost_run_twice_or_left_running(tmp_
     report = json.loads(output)
     assert report["killed"] >= 1  # a fast run may end before the others
     assert [report[name] for name in ("lost", "again", "beside", "orphans")] == [0, 0, 0, 0]
-    assert len(report["theta"]) == OPTIONS["max_evaluations"]
+    if mode == "levels":
+        np.testing.assert_array_equal(report["theta"], thetas(tbq.infer(of_levels(outputs, coarse), PRIOR, **OPTIONS)))
+    else:
+        assert len(report["theta"]) == OPTIONS["max_evaluations"]
     if mode == "here":
         np.testing.assert_array_equal(report["theta"], thetas(whole[0]))
 

@@ -120,6 +120,18 @@ def test_missing_outputs_of_either_level_are_left_out():
     assert np.median(errors(surrogate)[0]) < 0.5
 
 
+def test_fine_runs_where_the_coarse_one_lacks_an_output_are_still_met():
+    def holes(theta):
+        outputs = coarse(theta)
+        outputs[:3, 2] = np.nan
+        return outputs
+
+    surrogate, _ = fit(holes, m=3, n_coarse=10)
+    assert isinstance(surrogate.batch, Levels)
+    points = surrogate.at(surrogate.batch.x)
+    assert np.all(points.variance < 1e-3)  # in units of the noise
+
+
 @pytest.mark.parametrize("m", [3, 20])
 def test_noise_with_parameters_goes_with_levels(m):
     surrogate, _ = fit(coarse, m, noise=stats.loguniform(0.05, 0.5), of=noisy_reduction)

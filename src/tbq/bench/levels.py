@@ -225,7 +225,7 @@ def _mean_error(rows: Sequence[Row]) -> str:
 
 
 def _own(rows: Sequence[Row]) -> str:
-    return f"{np.median([r.seconds for r in rows]):.0f}"
+    return f"{np.median([r.seconds for r in rows]):.1f}"
 
 
 def _scores(rows: Sequence[Row]) -> Array:

@@ -144,7 +144,7 @@ def _infer(case: casefile.Case, folder: Path, *, as_json: bool, **changed: Any) 
     prior, simulator = case.prior(), case.simulator(folder.resolve() / "work")
     coarse = case.simulator(folder.resolve() / "work", "coarse") if case.has_coarse else None
     log_likelihood = case.log_likelihood(simulator, coarse)
-    ready(simulator, prior.dim)
+    ready(simulator, prior.dim, coarse)
     if not (folder / journal.FILE).exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CASE).write_text(case.to_toml(), encoding="utf-8")

@@ -26,6 +26,15 @@ def absolute(path: str, info: ValidationInfo) -> str:
     return str(Path(info.context["folder"], Path(path).expanduser()).resolve())
 
 
+def _earlier(value: Any, info: ValidationInfo) -> Any:
+    """The folder of an earlier run, or one for each level."""
+    folders = value if isinstance(value, dict) else {"fine": value}
+    if not set(folders) <= {"fine", "coarse"} or not all(isinstance(folder, str) for folder in folders.values()):
+        raise ValueError(f"must be the folder of an earlier run, or a table such as {{coarse = 'old'}}; got {value!r}")
+    found = {level: absolute(folder, info) for level, folder in folders.items()}
+    return found if isinstance(value, dict) else found["fine"]
+
+
 def program(command: list[str], info: ValidationInfo) -> list[str]:
     """A program with a slash in its name lies relative to the case file; others are on the PATH."""
     if command and "/" in command[0]:
@@ -144,6 +153,7 @@ def licence_pool(value: Any, info: ValidationInfo) -> Any:
 
 
 PathHere = Annotated[str, AfterValidator(absolute)]
+Earlier = Annotated[Any, PlainValidator(_earlier)]
 PathsHere = Annotated[Any, PlainValidator(one_or_several)]
 Scratch = Annotated[str, AfterValidator(scratch)]
 Numbers = Annotated[Any, PlainValidator(_numbers)]

@@ -35,6 +35,7 @@ from pydantic import (
 from tbq.cli import distributions
 from tbq.cli.casedata import CorrelationTable, DataTable, DiscrepancyTable, GroupTable
 from tbq.cli.casefields import (
+    Earlier,
     Numbers,
     PathHere,
     PathsHere,
@@ -135,7 +136,7 @@ def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
     if name == "tolerance":
         return Numbers, option.default
     if name == "warm_start":
-        return PathHere | None, option.default
+        return Earlier, option.default
     if name == "outage_after":
         return Annotated[Any, PlainValidator(limits)], option.default
     words = str if get_origin(hint) is Literal or name == "acquisition" else hint  # which words there are is said later
@@ -293,9 +294,13 @@ class Case(Table):
     def arguments(self) -> dict[str, Any]:
         """What :func:`tbq.infer` is to be called with."""
         arguments = self.run.model_dump(exclude={"workers"})
-        in_python = isinstance(self.model, PythonTable)
+        tables = [table for table in (self.model, self.model and self.model.coarse) if table is not None]
+        in_python = any(isinstance(table, PythonTable) for table in tables)
         if not in_python:  # they end their own runs, and need no process for it
             arguments["timeout"] = None
+        elif self.run.timeout is not None:  # not before what the other level may take
+            own = [getattr(table, "timeout", None) or 0.0 for table in tables]
+            arguments["timeout"] = max(self.run.timeout, *own)
         if self.run.workers > 1:
             pool = ProcessPoolExecutor if in_python else ThreadPoolExecutor
             arguments["executor"] = partial(pool, self.run.workers)

@@ -16,7 +16,7 @@ from tbq.common.words import one_line
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.result.predict import labelled
-from tbq.run.check import Seen, doubts, forecast, numbers_of, others, prior_mean
+from tbq.run.check import Seen, coarse_doubts, doubts, forecast, numbers_of, others, prior_mean
 from tbq.simulate.command import CommandModel, templates_of
 from tbq.simulate.placeholders import tight_places
 from tbq.simulate.umbridge import UmBridgeModel
@@ -31,10 +31,12 @@ def examine(case: Case, warnings: list[str]) -> Iterator[str]:
     What speaks against it is added to ``warnings`` too.
     """
     prior, settings = case.prior(), case.settings()
-    simulator = case.simulator()
-    log_likelihood = case.log_likelihood(simulator, case.simulator(level="coarse") if case.has_coarse else None)
+    simulator, coarse = case.simulator(), case.simulator(level="coarse") if case.has_coarse else None
+    log_likelihood = case.log_likelihood(simulator, coarse)
     yield from _parameters(prior)
-    yield f"model        {_describe(case)}"
+    yield f"model        {_describe(case.model, case)}"
+    if case.model is not None and case.model.coarse is not None:
+        yield f"coarse       {_describe(case.model.coarse, case)}"
     if case.data is not None:
         yield f"data         {_count(case.data.observed, 'number')}, noise {case.data.in_words}"
     yield (
@@ -42,7 +44,7 @@ def examine(case: Case, warnings: list[str]) -> Iterator[str]:
         f"at most {settings.max_evaluations}"
     )
     yield ""
-    ready(simulator, prior.dim)
+    ready(simulator, prior.dim, coarse)
     short = _is_command(simulator)
     warnings += template_doubts(case, simulator, prior)  # told first: they may be why the first run fails
     yield from (f"! {warning}" for warning in warnings)
@@ -58,7 +60,7 @@ def examine(case: Case, warnings: list[str]) -> Iterator[str]:
     for number, run in enumerate(runs[1:3], 1):
         seen = one_line(run.error) if run.error else f"{_count(run.outputs, 'number')} after {run.seconds:.3g} s"
         yield f"At draw {number}: {seen}"
-    found = list(doubts(runs, gaussian, short=short))
+    found = [*doubts(runs, gaussian, short=short), *coarse_doubts(gaussian, theta)]
     warnings += found
     yield from ["", *(f"! {warning}" for warning in found)] if found else []
     seconds = sum(run.seconds for run in runs[:3]) / len(runs[:3])
@@ -88,12 +90,14 @@ def _is_command(simulator: Simulator) -> bool:
     return isinstance(model, CommandModel)
 
 
-def ready(simulator: Simulator, dim: int) -> None:
-    """Ask a server for its model before anything else; other models were checked when they were made."""
+def ready(simulator: Simulator, dim: int, coarse: Simulator | None = None) -> None:
+    """Ask servers for their models before anything else; other models were checked when they were made."""
     if isinstance(simulator, Without):
         ready(simulator.model, dim - 1)
     elif isinstance(simulator, UmBridgeModel):
         simulator.check(dim)
+    if coarse is not None:
+        ready(coarse, dim)
 
 
 def _compare(likelihood: GaussianLikelihood, theta: Array, outputs: Array) -> Iterator[str]:
@@ -152,8 +156,7 @@ def _parameters(prior: Prior) -> Iterator[str]:
     yield ""
 
 
-def _describe(case: Case) -> str:
-    model: Any = case.model
+def _describe(model: Any, case: Case) -> str:
     if hasattr(model, "python"):
         return f"{model.python} from {model.path}"
     if hasattr(model, "command"):

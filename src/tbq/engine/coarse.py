@@ -24,7 +24,7 @@ from tbq.surrogate import feasibility
 from tbq.surrogate.feasibility import Bounded
 
 _UNKNOWN_COST = 0.1  # of a coarse run in fine ones, where it was neither given nor timed
-_HOPELESS = 8  # coarse runs after which, if all failed, no more are made
+_HOPELESS = 8  # coarse runs after which, if none gave all outputs, no more are made
 _LEAST_DESIGN = 2  # coarse runs beside one for each parameter that a design has at least
 _DESIGN_COST = 5.0  # fine runs that it may cost beyond that
 _NODES_APART = 3  # every third node of the evidence is a candidate
@@ -34,7 +34,7 @@ def in_use(state: State) -> bool:
     """Whether there is a coarse model that something can be learned from."""
     if state.likelihood is None or not state.likelihood.has_coarse or state.settings.surrogate != "outputs":
         return False
-    return len(state.coarse) < _HOPELESS or any(_told_something(e) for e in state.coarse)
+    return len(state.coarse) < _HOPELESS or any(_told_all(e) for e in state.coarse)
 
 
 def cost_ratio(likelihood: GaussianLikelihood, fine: Sequence[Evaluation], coarse: Sequence[Evaluation]) -> float:
@@ -154,3 +154,7 @@ def _chances(state: State, z: Array) -> Array:
 
 def _told_something(e: Evaluation) -> bool:
     return e.outputs is not None and bool(np.isfinite(e.outputs).any())
+
+
+def _told_all(e: Evaluation) -> bool:
+    return e.outputs is not None and bool(np.isfinite(e.outputs).all())

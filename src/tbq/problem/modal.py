@@ -54,6 +54,10 @@ class ModalLikelihood(GaussianLikelihood):
         Relative distance of measured frequencies below which modes are taken together, as the subspace they span.
     eigenvalues
         Whether the model returns eigenvalues (2πf)² in the place of frequencies.
+    coarse
+        A cheaper model of the same modes at the same degrees of freedom, such as one of a coarser mesh.
+    cost
+        Of a run of it, in runs of ``model``; timed where it is not given.
 
     Examples
     --------
@@ -78,12 +82,16 @@ class ModalLikelihood(GaussianLikelihood):
         sensors: ArrayLike | None = None,
         close: float = 0.02,
         eigenvalues: bool = False,
+        coarse: Callable[[Array], Any] | None = None,
+        cost: float | None = None,
     ) -> None:
-        if not callable(model):
-            raise ArgumentError(f"ModalLikelihood: model must be a function of theta; got {type(model).__name__}")
+        for name, function in (("model", model), ("coarse", coarse)):
+            if not callable(function) and (name == "model" or function is not None):
+                raise ArgumentError(f"ModalLikelihood: {name} must be a function of theta; got {function!r}")
         measured = _frequencies(frequencies)
         wanted = None if shapes is None else _shapes(shapes, len(measured))
-        paired = Paired(model, measured, wanted, _sensors(sensors, wanted), _clusters(measured, close), eigenvalues)
+        how = (measured, wanted, _sensors(sensors, wanted), _clusters(measured, close), bool(eigenvalues))
+        paired, below = Paired(model, *how), None if coarse is None else Paired(coarse, *how)
         noise = {"frequency": frequency_noise}
         if wanted is not None:
             noise["shape"] = _shape_noise(shape_noise, mac_noise, wanted)
@@ -92,7 +100,8 @@ class ModalLikelihood(GaussianLikelihood):
         names = [f"f{j + 1}" for j in range(len(measured))] + [
             f"mode {j + 1}, sensor {i + 1}" for j, i in paired.places
         ]
-        super().__init__(paired, observed, noise, groups={name: groups[name] for name in noise}, names=names)
+        groups = {name: groups[name] for name in noise}
+        super().__init__(paired, observed, noise, groups=groups, names=names, coarse=below, cost=cost)
 
 
 class Paired:
@@ -108,7 +117,7 @@ class Paired:
         eigenvalues: bool,
     ) -> None:
         self.model, self.frequencies, self.shapes = model, frequencies, shapes
-        self.sensors, self.clusters, self.eigenvalues = sensors, clusters, bool(eigenvalues)
+        self.sensors, self.clusters, self.eigenvalues = sensors, clusters, eigenvalues
 
     @property
     def places(self) -> list[tuple[int, int]]:

@@ -200,12 +200,14 @@ class Result(Conclusion):
 
     def evaluations_table(self) -> dict[str, list[Any]]:
         """Every run as columns: ``run``, ``stage``, ``origin``, ``status``, ``log_likelihood``, ``seconds``,
-        ``message``, then one per parameter, which has an underscore more where it is called like one of these.
+        ``message``, then one per parameter, which has an underscore more where it is called like one of these. Where
+        there is a coarse model its runs are among them, and a column ``level`` tells.
         """
-        runs = self.evaluations
+        runs = sorted((*self.evaluations, *self.coarse), key=lambda e: e.id)
         table: dict[str, list[Any]] = {"run": [e.id for e in runs]}
         table |= {name: [getattr(e, name) for e in runs] for name in ("stage", "origin")}
         table["status"] = [str(e.status) for e in runs]
+        table |= {"level": [e.level for e in runs]} if self.coarse else {}
         table |= {name: [getattr(e, name) for e in runs] for name in ("log_likelihood", "seconds", "message")}
         for i, name in enumerate(self.prior.simulated.names):
             while name in table:

@@ -74,7 +74,7 @@ def check(log_likelihood: Callable[[Array], Any], prior: Prior, *, workers: int 
     """Make three or four runs before a long run, and say what speaks against it.
 
     They are made at the prior mean and at two draws of the prior; where a run takes less than a minute, the first is
-    made again.
+    made again. A coarse model is run once.
 
     Parameters
     ----------
@@ -110,10 +110,20 @@ def check(log_likelihood: Callable[[Array], Any], prior: Prior, *, workers: int 
     model = (lambda theta: gaussian.evaluate(theta)[1]) if gaussian else log_likelihood
     runs = list(others(model, prior, attempt(model, prior_mean(prior)), seed=seed))
     values = [_value(run, gaussian) for run in runs[:3]]
-    settings = resolve(prior.dim, outputs=gaussian is not None, noise=noise_parameters(log_likelihood))
+    coarse = gaussian is not None and gaussian.has_coarse
+    settings = resolve(prior.dim, outputs=gaussian is not None, noise=noise_parameters(log_likelihood), coarse=coarse)
     seconds = float(np.mean([run.seconds for run in runs[:3]]))
-    found = tuple(doubts(runs, gaussian))
+    found = (*doubts(runs, gaussian), *coarse_doubts(gaussian, runs[0].theta))
     return Preflight(tuple(runs), tuple(values), found, forecast(seconds, settings, workers))
+
+
+def coarse_doubts(likelihood: GaussianLikelihood | None, theta: Array) -> Iterator[str]:
+    """A sentence where a coarse model does not run, or returns something else than the model."""
+    if likelihood is not None and likelihood.has_coarse:
+        below = likelihood.at("coarse")
+        run = attempt(lambda theta: below.evaluate(theta)[1], theta)
+        if run.error:
+            yield f"The coarse model's run at the prior mean failed: {one_line(run.error)}"
 
 
 def _value(run: Seen, likelihood: GaussianLikelihood | None) -> float:

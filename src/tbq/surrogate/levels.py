@@ -151,8 +151,9 @@ def _coarse_processes(
 
 
 def _informed(coarse: Batch, z: Array) -> Batch:
-    """With values as expected at fine points that have no coarse run."""
-    apart = distance.cdist(z, coarse.x).min(axis=1) > _SAME
+    """With values as expected at fine points where a process has none: no coarse run, or not all of its outputs."""
+    complete = coarse.x[coarse.values.seen.all(axis=0)]
+    apart = distance.cdist(z, complete).min(axis=1, initial=np.inf) > _SAME
     for row in z[apart]:
         coarse = coarse.condition_on_mean(row)
     return coarse
