@@ -49,6 +49,15 @@ class Settings:
     strictness: float = 1.0  # fraction of the tolerance asked for that ``tolerance`` is: outputs can do better
 
     @property
+    def few_nodes(self) -> bool:
+        """Whether nodes are so few that pairs of a node with itself could rule the variance of the evidence.
+
+        They then count for what they stand for. Of outputs with many parameters, which are known almost everywhere,
+        the errors of distant points are independent, and those pairs are half of the sum over all.
+        """
+        return self.surrogate == "outputs"
+
+    @property
     def asked_tolerance(self) -> tuple[float, float]:
         """As the user gave it, for intermediate stages and for the final one."""
         return self.tolerance[0] / self.strictness, self.tolerance[1] / self.strictness
