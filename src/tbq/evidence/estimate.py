@@ -119,7 +119,7 @@ def _aim(
     """What a further run should improve, and the surrogate's part of the error of log Z."""
     rng = stream(seed, "final nodes")
     placed = moments.place_nodes(surrogate, points, weights, 1.0, settings.tuning.nodes, rng)
-    index, node_weights, own = placed.index, placed.weights, placed.own if settings.thinned else None
+    index, node_weights, own = placed.which, placed.weights, placed.own if settings.thinned else None
     nodes = points.take(index)
     cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=SPREAD_CLIP, own=own)
     log_prior = prior.simulated.log_density_working

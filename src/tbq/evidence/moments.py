@@ -42,7 +42,7 @@ def effective_sample_size(weights: Array) -> float:
 class Nodes(NamedTuple):
     """A few of many weighted points, which do the work of all."""
 
-    index: IntArray  # (k,) which they are
+    which: IntArray  # (k,) rows of the points
     weights: Array  # (k,)
     own: Array  # (k,) fraction of its weight squared with which a node's pair with itself counts
 
