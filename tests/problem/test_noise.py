@@ -343,6 +343,22 @@ def test_experiments_with_the_same_model_share_its_run_and_keep_their_noise():
     assert both(THETA) == pytest.approx(first(THETA) + second(THETA) + third(THETA), abs=5e-3)
 
 
+def test_the_method_of_a_simulator_is_one_model_however_often_it_is_written():
+    class Simulator:
+        runs = 0
+
+        def run(self, theta):
+            self.runs += 1
+            return theta[0] * np.arange(1.0, 4.0)
+
+    simulator = Simulator()
+    assert simulator.run is not simulator.run
+    first = tbq.GaussianLikelihood(simulator.run, [1.0, 2.1, 2.9], stats.loguniform(0.01, 1.0))
+    both = first + tbq.GaussianLikelihood(simulator.run, [1.1, 1.9, 3.0], 0.1)
+    both(np.array([1.0]))
+    assert simulator.runs == 1
+
+
 def test_an_index_says_which_output_each_datum_measures():
     lik = tbq.GaussianLikelihood(model, [0.5, 0.6, -0.2], LEVEL, index=[3, 3, 5], coordinates=[1.1, 1.1, 2.0])
     value, outputs = lik.evaluate(THETA, [0.2])

@@ -7,6 +7,8 @@ import pytest
 from scipy import special, stats
 
 import tbq
+from tbq.bench.noise import references
+from tbq.bench.noise_models import CASES
 from tbq.problem.evaluation import Status
 from tbq.run import journal
 
@@ -303,3 +305,13 @@ def test_batches_and_other_acquisition_functions_work_with_noise_parameters():
     result = tbq.infer(unknown(), PRIOR, seed=1, acquisition="ensemble", batch_size=4, max_evaluations=14, **SMALL)
     assert {e.origin for e in result.evaluations} == {"initial", "puq", "pvc", "plur", "peur"}
     assert result.log_evidence == pytest.approx(found().log_evidence, abs=0.5)
+
+
+def test_both_explanations_of_modes_without_shapes_are_found():
+    case = CASES["two_explanations"]()
+    result = tbq.infer(case.likelihood, case.prior, seed=2, progress=False)
+    assert result.converged
+    assert abs(result.log_evidence - references()["two_explanations"].log_evidence) < 0.03
+    first, second = result.modes  # stiffer in x, or in y
+    assert first.mass == pytest.approx(0.5, abs=0.05)
+    np.testing.assert_allclose(first.centre, second.centre[::-1], rtol=0.02)

@@ -68,12 +68,36 @@ def test_a_few_placed_nodes_give_the_variance_of_all(model):
     thinned = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        index, w = moments.place_nodes(surrogate, points, weights, 1.0, 150, rng)
+        index, w, own = moments.place_nodes(surrogate, points, weights, 1.0, 150, rng)
         assert len(index) <= 150
         assert w.sum() == pytest.approx(1.0)
-        thinned.append(moments.evidence_cov(surrogate, points.take(index), w) ** 2)
+        thinned.append(moments.evidence_cov(surrogate, points.take(index), w, own=own) ** 2)
     assert np.mean(thinned) == pytest.approx(exact**2, rel=0.03)
     assert np.std(thinned) < 0.25 * exact**2  # a tenth of the coefficient of variation
+
+
+def test_very_few_nodes_do_too_but_for_the_pairs_that_they_do_not_have(model):
+    surrogate, points, _ = model
+    _, weights = moments.normalise(surrogate.log_mean(points, 1.0))
+    exact = moments.evidence_cov(surrogate, points, weights) ** 2
+    right, plain = [], []
+    for seed in range(400):
+        index, w, own = moments.place_nodes(surrogate, points, weights, 1.0, 20, np.random.default_rng(seed))
+        assert np.all((own > 0.0) & (own <= 1.0))
+        right.append(moments.evidence_cov(surrogate, points.take(index), w, own=own) ** 2)
+        plain.append(moments.evidence_cov(surrogate, points.take(index), w) ** 2)
+    error = np.std(right) / 20.0
+    assert abs(np.mean(right) - exact) < 3.0 * error
+    assert np.mean(plain) > exact + 5.0 * error  # each node errs as one with itself, more than points like it do
+
+
+def test_a_single_point_that_has_all_the_weight_counts_as_it_is(model):
+    surrogate, points, _ = model
+    weights = np.eye(300)[7]
+    index, w, own = moments.place_nodes(surrogate, points, weights, 1.0, 20, np.random.default_rng(0))
+    assert (list(index), list(w), list(own)) == ([7], [1.0], [1.0])
+    one = points.take(index)
+    assert moments.evidence_cov(surrogate, one, w, own=own) == moments.evidence_cov(surrogate, one, w)
 
 
 def test_the_cap_limits_the_mean_and_nothing_else(model):

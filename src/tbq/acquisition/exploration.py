@@ -50,7 +50,7 @@ def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings,
 
     gamma = tempering.next_gamma(log_terms, 0.0, settings.tuning.explore_cov)
     log_evidence, weights = moments.normalise(log_terms(gamma))
-    index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
+    index, node_weights, _ = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
     log_prior = prior.simulated.log_density_working
     return Target(surrogate, gamma, log_evidence, points.take(index), z[index], node_weights, log_prior)
 

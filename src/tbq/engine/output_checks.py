@@ -64,7 +64,7 @@ def knows_better(
         mean, variance = left_out
         z = ((log_likelihood - mean) / np.sqrt(variance + tuning.inflation_floor**2))[matters]
         _, weights = moments.normalise(log_terms)
-        index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, tuning.output_nodes, rng)
+        index, node_weights, _ = moments.place_nodes(surrogate, points, weights, 1.0, tuning.output_nodes, rng)
         cov = moments.evidence_cov(surrogate, points.take(index), node_weights)
         covs.append(cov * max(1.0, float(np.sqrt(np.mean(np.minimum(z**2, 100.0))))))
     return covs[0] < 0.5 * covs[1]

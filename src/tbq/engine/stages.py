@@ -37,9 +37,10 @@ def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_t
     gamma = choose_gamma(state, log_terms)
     log_evidence, weights = moments.normalise(log_terms(gamma))
     rng = stream(state.seed, "nodes", 1000 * count + stage)
-    index, node_weights = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
+    placed = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
+    index, node_weights, own = placed.which, placed.weights, placed.own if settings.thinned else None
     nodes = points.take(index)
-    cov = moments.evidence_cov(surrogate, nodes, node_weights, gamma)
+    cov = moments.evidence_cov(surrogate, nodes, node_weights, gamma, own=own)
     bound = moments.evidence_cov_bound(surrogate, points, weights, gamma, SPREAD_CLIP)
     log_prior = state.prior.log_density_working
     weight = _search_weight(state)

@@ -118,9 +118,10 @@ def _aim(
 ) -> tuple[Target, float]:
     """What a further run should improve, and the surrogate's part of the error of log Z."""
     rng = stream(seed, "final nodes")
-    index, node_weights = moments.place_nodes(surrogate, points, weights, 1.0, settings.tuning.nodes, rng)
+    placed = moments.place_nodes(surrogate, points, weights, 1.0, settings.tuning.nodes, rng)
+    index, node_weights, own = placed.which, placed.weights, placed.own if settings.thinned else None
     nodes = points.take(index)
-    cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=SPREAD_CLIP)
+    cov = moments.evidence_cov(surrogate, nodes, node_weights, cap=SPREAD_CLIP, own=own)
     log_prior = prior.simulated.log_density_working
     target = Target(surrogate, 1.0, log_evidence, nodes, rule.z[index], node_weights, log_prior)
     return target, float(np.sqrt(np.log1p(cov**2)))

@@ -6,6 +6,8 @@ prior, ω_k = −log n. Then Z = Σ_k e^{ω_k} E[L^γ(z_k)], and w_k, the normal
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy import special
 
@@ -37,13 +39,33 @@ def effective_sample_size(weights: Array) -> float:
     return float(weights.sum() ** 2 / np.sum(weights**2))
 
 
-def evidence_cov(surrogate: Surrogate[P], nodes: P, weights: Array, gamma: float = 1.0, cap: float = np.inf) -> float:
+class Nodes(NamedTuple):
+    """A few of many weighted points, which do the work of all."""
+
+    which: IntArray  # (k,) rows of the points
+    weights: Array  # (k,)
+    own: Array  # (k,) fraction of its weight squared with which a node's pair with itself counts
+
+
+def evidence_cov(
+    surrogate: Surrogate[P],
+    nodes: P,
+    weights: Array,
+    gamma: float = 1.0,
+    cap: float = np.inf,
+    own: Array | None = None,
+) -> float:
     """σ_Z/μ_Z by the double sum over all pairs of nodes (eq:PostVarEvidence, eq:PostVarRatio).
 
-    ``cap`` is the largest spread, in nats, that a node may have.
+    ``cap`` is the largest spread, in nats, that a node may have. ``own`` is as of :class:`Nodes`: points that a
+    node stands for err together less than the node with itself.
     """
     log_ratio = np.minimum(surrogate.log_ratio(nodes, nodes, gamma), min(cap**2, _LARGEST_LOG_RATIO))
-    return float(np.sqrt(np.maximum(weights @ np.expm1(log_ratio) @ weights, 0.0)))
+    pairs = np.outer(weights, weights)
+    if own is not None:
+        pairs[np.diag_indices(len(weights))] *= own
+        pairs /= pairs.sum()
+    return float(np.sqrt(np.maximum(np.sum(pairs * np.expm1(log_ratio)), 0.0)))
 
 
 def evidence_cov_bound(
@@ -70,17 +92,20 @@ def log_bridge(lower_at_lower: Array, upper_at_lower: Array, lower_at_upper: Arr
 
 def place_nodes(
     surrogate: Surrogate[P], points: P, weights: Array, gamma: float, n: int, rng: np.random.Generator
-) -> tuple[IntArray, Array]:
-    """Choose ``n`` of many weighted points so that few do the work of all; returns their indices and weights.
+) -> Nodes:
+    """Choose ``n`` of many weighted points so that few do the work of all.
 
     Points are resampled in proportion to w·√ρ, which is where the evidence and its variance live, and carry the
-    rest as weight.
+    rest as weight. One that was expected e < 1 times stands for 1/e points like it, whose pairs with themselves are a
+    fraction e of all pairs among them.
     """
     spread = np.minimum(surrogate.log_ratio_diagonal(points, gamma), _PLACEMENT_CAP**2)
     boost = np.exp(0.5 * spread)
-    index, counts = np.unique(systematic_resample(weights * boost, n, rng), return_counts=True)
+    density = weights * boost
+    index, counts = np.unique(systematic_resample(density, n, rng), return_counts=True)
     chosen = counts / boost[index]
-    return index, chosen / chosen.sum()
+    expected = n * density[index] / density.sum()
+    return Nodes(index, chosen / chosen.sum(), np.minimum(expected, 1.0))
 
 
 def systematic_resample(weights: Array, n: int, rng: np.random.Generator) -> IntArray:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -164,12 +165,13 @@ class GaussianLikelihood:
         Experiments with the same model share its run. ``noise`` is as of ``from_outputs``.
         """
         theta = np.asarray(theta, dtype=float)
-        answers: dict[int, Any] = {}
+        answers: dict[Any, Any] = {}
         parts = []
         for e in self.experiments:
-            if id(e.model) not in answers:
-                answers[id(e.model)] = e.model(theta)
-            parts.append(e.taken(answers[id(e.model)], theta))
+            which = _same(e.model)
+            if which not in answers:
+                answers[which] = e.model(theta)
+            parts.append(e.taken(answers[which], theta))
         outputs = np.concatenate(parts, axis=-1)
         return self.from_outputs(theta, outputs, noise), outputs
 
@@ -186,7 +188,7 @@ class GaussianLikelihood:
     @property
     def cost(self) -> float | None:
         """Of a coarse run, in fine ones; None where it has to be timed."""
-        given = {(id(e.model), id(e.coarse)): e.cost for e in self.experiments}.values()
+        given = {(_same(e.model), _same(e.coarse)): e.cost for e in self.experiments}.values()
         known = [cost for cost in given if cost is not None]
         return float(np.mean(known)) if len(known) == len(given) else None
 
@@ -355,6 +357,11 @@ def noise_parameters(likelihood: Any) -> int:
     """How many parameters the noise has; none where the likelihood is any other function."""
     prior = likelihood.noise_prior if isinstance(likelihood, GaussianLikelihood) else None
     return 0 if prior is None else prior.dim
+
+
+def _same(model: Any) -> Any:
+    """By what two models are one: ``simulator.run`` is another object each time it is written."""
+    return (id(model.__self__), model.__func__) if isinstance(model, MethodType) else id(model)
 
 
 def _data(observed: ArrayLike) -> Array:

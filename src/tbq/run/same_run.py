@@ -15,7 +15,7 @@ from tbq.run.contents import Contents
 from tbq.run.header import FORMAT, plain
 
 STEERED = ("tolerance", "max_evaluations")  # options that a run may go on with another value of
-_FOLLOWING = ("otherwise", "check_runs", "climb", "strictness", *STEERED)  # from the others; not compared
+_FOLLOWING = ("otherwise", "check_runs", "climb", "strictness", "thinned", *STEERED)  # from the others; not compared
 
 
 def check_same(
