@@ -109,9 +109,8 @@ def _modes(result: Result) -> str:
 
 def _trust(result: Result, found: Iterable[diagnostics.Finding], draw: Pictures) -> str:
     items = [
-        f'<li class="{"ok" if f.ok else "bad"}"><b>{html.escape(f.name)}</b>{html.escape(f.sentence)} '
-        f'<span class="soft">({f.value:.3g}; the limit is {f.threshold:g})</span>'
-        + ("" if f.ok else f'<span class="advice">{html.escape(f.advice)}</span>')
+        f'<li class="{"ok" if f.ok else "bad"}"><b>{html.escape(f.name)}</b>{html.escape(f.sentence)}'
+        + ("" if f.ok else f'<span class="advice">{parts.with_code(f.advice)}</span>')
         + "</li>"
         for f in found
     ]

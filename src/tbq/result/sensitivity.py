@@ -155,7 +155,7 @@ def _summarised(found: list[list[tuple[Array, Array]]]) -> tuple[Array, Array]:
     """Means over functions, and intervals from halves of the points."""
     whole = np.array([[whole.mean() for whole, _ in row] for row in found])
     interval = np.moveaxis(np.array([[np.quantile(half, _LEVELS) for _, half in row] for row in found]), 2, 0)
-    interval = np.clip(interval, 0.0, None)
+    interval = np.clip(interval, 0.0, 1.0)  # as the indices are; their estimates by halves of the points may leave it
     return np.clip(whole, interval[0], interval[1]), interval
 
 

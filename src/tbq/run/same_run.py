@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tbq.common.errors import TbqError
 from tbq.problem.evaluation import Status
 from tbq.problem.likelihood import GaussianLikelihood
@@ -65,7 +63,8 @@ def check_data(contents: Contents, likelihood: Any, path: Path) -> None:
             raise _other_data(path, f"its runs have {len(e.outputs)} outputs, these data {expected}")
         was, now = e.log_likelihood, float(likelihood.from_outputs(e.theta, e.outputs))
         if not abs(now - was) <= _ROUNDING * max(1.0, abs(was)):
-            raise _other_data(path, f"the outputs of run {e.id} had the log-likelihood {was:.6g}, and have {now:.6g} now")
+            judged = f"the outputs of run {e.id} had the log-likelihood {was:.6g}, and have {now:.6g} now"
+            raise _other_data(path, judged)
 
 
 def _other_data(path: Path, why: str) -> TbqError:
