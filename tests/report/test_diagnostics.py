@@ -438,7 +438,7 @@ def test_advice_of_more_runs_is_what_makes_them():
 
     assert "`tbq resume DIR --tolerance T`" in advice(tbq.Stop.CONVERGED)  # a larger budget alone would do nothing
     assert "--max-evaluations N" in advice(tbq.Stop.BUDGET)
-    assert advice(tbq.Stop.UNFINISHED).startswith("Let it go on (`tbq resume DIR`")
+    assert advice(tbq.Stop.UNFINISHED).startswith("Let it go on (wait where it still runs; else `tbq resume DIR`")
     assert advice(tbq.Stop.PAUSED).startswith("Repair")
 
 

@@ -167,7 +167,7 @@ def _average(comparison: Comparison, fits: Mapping[str, Fit], draw: Pictures) ->
         "Draws of what would be measured, of each model as many as it is probable, by the surrogates and without a "
         "run; comparison.predict(n=...) makes true runs."
     )
-    numbers = table(["output", "observed", "5 %", "median", "95 %"], rows)
+    numbers = table(["output", "observed", "5 %", "median", "95 %"], rows, sortable=len(rows) > _MOST_ROWS)
     return section(
         "Model-averaged prediction",
         paragraph(said),

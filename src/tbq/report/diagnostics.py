@@ -21,7 +21,7 @@ from tbq.result.result import Result
 
 _MORE_RUNS = "Give more runs (`tbq resume DIR --max-evaluations N`, or the same call with a larger max_evaluations)"
 _STRICTER = "Go on with a smaller tolerance (`tbq resume DIR --tolerance T`, or the same call with it)"
-_ON = "Let it go on (`tbq resume DIR`, or the same call with the same journal)"
+_ON = "Let it go on (wait where it still runs; else `tbq resume DIR`, or the same call with the same journal)"
 _FAILED_RUNS = "Look at the messages of the failed runs; `tbq check` makes a few runs and explains what it saw."
 _PAUSED = (
     "Repair what is out of order (server, licence, disk, program, or the function itself) and make the same call, or "

@@ -194,6 +194,8 @@ def _options(options: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, list) and value and math.isinf(value[0]):
+        return f"{_words(value[-1])}, in the final stage alone"
     if isinstance(value, list) and value:
         return f"{_words(value[-1])} in the final stage, {_words(value[0])} before"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
