@@ -1,4 +1,4 @@
-# `make demo` and `make test` need only Python 3.11 or later, make and a C compiler: they set up the rest.
+# `make demo` needs only Python 3.11 or later and make, `make test` a C compiler too: they set up the rest.
 PYTHON ?= python3
 PROBLEM ?= u3
 BIN = .venv/bin
@@ -30,9 +30,9 @@ format: .venv/installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/demo: pyproject.toml constraints.txt  # the package and what its pictures need
+.venv/demo: pyproject.toml constraints.txt  # the package and what its pictures need; modules are compiled when first used
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[plot]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable ".[plot]"
 	touch $@
 
 .venv/installed: .venv/demo  # and what tests, documentation and optional parts need

@@ -111,7 +111,7 @@ def _frame_posterior(result: Result, axis: Any) -> None:
     for mode in result.modes:
         words = f"{100 * mode.mass:.0f} % of the posterior"
         right = mode.centre[0] > np.mean(axis.get_xlim())  # there it stands above, elsewhere beside the mode
-        offset, side = ((45, 24), "center") if right else ((24, 16), "left")
+        offset, side = ((30, 24), "center") if right else ((24, 16), "left")
         axis.annotate(words, mode.centre, offset, textcoords="offset points", ha=side)
     low, high = axis.get_ylim()
     axis.set_ylim(low, high + 0.22 * (high - low))
@@ -121,7 +121,7 @@ def _frame_posterior(result: Result, axis: Any) -> None:
         Line2D([], [], marker="o", ms=3, lw=0, color=style.INK, alpha=0.55, label="run of the simulator"),
         Line2D([], [], marker="^", ms=6, lw=0, color=style.ORANGE, mec=style.INK, mew=0.6, label="best run"),
     ]
-    axis.legend(handles=marks, loc="upper right", ncols=2)
+    axis.legend(handles=marks, loc="upper right", ncols=2, frameon=True, edgecolor="none", framealpha=0.9)
     axis.set_title(f"two frames explain two frequencies: found with {result.n_evaluations} runs")
 
 

@@ -45,6 +45,21 @@ def test_a_finished_folder_is_its_result(spring, tmp_path, monkeypatch):  # noqa
     assert replayed.predict(n=5, seed=0).outputs.shape == (5, 1)  # its model is loaded when it is needed
 
 
+def test_a_folder_whose_data_were_changed_is_refused(spring, tmp_path):  # noqa: F811
+    assert cli("run", spring()).exit_code == 0
+    folder = tmp_path / "runs/spring"
+    case = (folder / "case.toml").read_text()
+    changed = re.sub(r"(observed = \[\s*)[0-9.]+", r"\g<1>1.3", case)
+    assert changed != case
+    (folder / "case.toml").write_text(changed)
+    for command in ("resume", "report", "verify", "predict"):
+        done = cli(command, folder)
+        assert done.exit_code == 2, command
+        assert "was made with other data or another noise: the outputs of run 0 had the log-likelihood" in done.output
+    (folder / "case.toml").write_text(case)
+    assert cli("resume", folder).exit_code == 0
+
+
 def test_reading_a_folder_runs_nothing_of_it(spring, tmp_path):  # noqa: F811
     assert cli("run", spring()).exit_code == 0
     module = next(tmp_path.glob("spring_*.py"))

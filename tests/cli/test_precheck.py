@@ -52,3 +52,35 @@ def test_a_template_without_room_is_told_before_the_run_that_it_spoils(tmp_path)
     assert done.exit_code == 2
     assert "! deck.inp, line 1: {k} touches what stands beside it" in done.output
     assert "cannot read MAT1" in done.output
+
+
+def test_a_run_at_the_prior_mean_that_fails_does_not_end_the_check(tmp_path):
+    (tmp_path / "sim.py").write_text(
+        """
+import sys
+k = float(open("k.txt").read())
+if k == 1.0:
+    sys.exit("singular matrix")
+open("out.txt", "w").write(f"{-k * k}")
+"""
+    )
+    (tmp_path / "k.txt").write_text("{k}\n")
+    (tmp_path / "case.toml").write_text(
+        f"""
+        [parameters]
+        k = {{distribution = "uniform", low = 0.0, high = 2.0}}
+        [model]
+        command = ["{sys.executable}", "sim.py"]
+        template = "k.txt"
+        files = ["sim.py"]
+        output = "out.txt"
+        returns = "log_likelihood"
+        """
+    )
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "case.toml")])
+    assert done.exit_code == 0, done.output
+    assert "At the prior mean it failed: " in done.output
+    assert "singular matrix" in done.output
+    assert "At draw 2: 1 number after" in done.output
+    assert "! The run at the prior mean failed: " in done.output
+    assert "Look at what begins with !" in done.output

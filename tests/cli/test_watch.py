@@ -67,7 +67,7 @@ def inside(server, path=""):
 def test_the_list_has_every_run(server):
     answer, text = get(server, inside(server))
     assert answer.status == 200
-    assert re.search(r'href="run/finished/">finished</a></td><td>ended</td><td>16 of 16', text)
+    assert re.search(r'href="run/finished/">finished</a></td><td>not converged</td><td>16 of 16', text)
     assert re.search(r">going</a></td><td>running</td><td>1 of 200", text)
     assert answer.headers["Cache-Control"] == "no-store"
 

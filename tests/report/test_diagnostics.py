@@ -277,7 +277,7 @@ def test_an_outage_is_told_from_a_theta_that_fails():
         raise tbq.Transient("no licence")
 
     (finding,) = diagnostics.findings(tbq.infer(away, BOX, seed=0, max_evaluations=12, patience=0.0))
-    assert finding.sentence.startswith("Nothing was learned: 0 of 0 runs succeeded.")
+    assert finding.sentence.startswith("Nothing was learned: no run is back.")
     assert finding.sentence.endswith(tbq.Stop.PAUSED.value)
     assert "Repair what is out of order" in finding.advice
     calls = []
@@ -430,6 +430,33 @@ def test_advice_on_the_error_fits_its_cause(errors, stop, words):
     finding = by_name(result)["evidence"]
     assert not finding.ok
     assert words in finding.advice
+
+
+def test_advice_of_more_runs_is_what_makes_them():
+    def advice(stop):
+        return by_name(replace(RESULT(), stop=stop))["leave-one-out"].advice
+
+    assert "`tbq resume DIR --tolerance T`" in advice(tbq.Stop.CONVERGED)  # a larger budget alone would do nothing
+    assert "--max-evaluations N" in advice(tbq.Stop.BUDGET)
+    assert advice(tbq.Stop.UNFINISHED).startswith("Let it go on (wait where it still runs; else `tbq resume DIR`")
+    assert advice(tbq.Stop.PAUSED).startswith("Repair")
+
+
+def test_where_runs_failed_the_gap_in_the_prior_is_theirs():
+    def tangled(theta):
+        if theta[0] > 0.5:
+            raise RuntimeError("mesh tangled")
+        return log_of_hole(theta)
+
+    def log_of_hole(theta):
+        return -0.5 * float(np.sum(((theta + 1.0) / 0.3) ** 2))
+
+    result = tbq.infer(tangled, BOX, seed=0, population=512, max_evaluations=40)
+    finding = by_name(result)["coverage"]
+    assert not finding.ok
+    assert "of the prior of a has no run that succeeded (above 0." in finding.sentence
+    assert "runs failed there, and nothing is known of it." in finding.sentence
+    assert finding.advice.startswith("Find out why")
 
 
 @functools.cache

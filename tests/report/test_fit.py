@@ -153,7 +153,7 @@ def test_a_comparison_is_one_page(compared, tmp_path):
     ):
         assert words in text
     assert "bend in each model" not in text
-    assert text.count('role="img"') == 3
+    assert text.count('role="img"') == 4
 
 
 def test_models_stand_side_by_side_and_over_each_other(compared, axes):

@@ -228,6 +228,17 @@ def test_a_first_guess_that_is_far_off_does_not_flatten_the_rest(result, axes):
     drawn(axes.figure)
 
 
+def test_bands_far_wider_than_the_evidences_leave_these_to_be_seen(result, axes):
+    records = [replace(r, error=1e4) for r in result.history if r.gamma == 1.0]
+    plots.convergence(replace(result, history=tuple(records)), axes)
+    low, high = axes.get_ylim()
+    found = [r.log_evidence for r in records]
+    assert low < min(found)
+    assert max(found) < high
+    assert high - low < 6.0 * max(np.ptp([*found, result.log_evidence]), 4.0 * result.log_evidence_sd)
+    drawn(axes.figure)
+
+
 def test_it_is_counted_how_many_runs_a_picture_does_not_show(result):
     names = list(PRIOR.names)
     corner = panels(plots.pairs(result))[1]

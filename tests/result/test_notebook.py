@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import tbq
+from tbq.problem.evaluation import Status
 
 PRIOR = tbq.Prior({"a<b>": stats.uniform(-2, 4), "stage": stats.norm(0, 1)}, units={"stage": "m"})
 
@@ -39,12 +40,28 @@ def test_reprs_fit_on_a_few_lines(result):
         tbq.check(log_likelihood, PRIOR),
         tbq.integrate(lambda t: float(t[0]), tbq.Prior({"x": stats.norm()}), seed=0),
         tbq.tmcmc(log_likelihood, PRIOR, population=64, seed=0),
+        result.modes,
+        (sensitivity := result.sensitivity()),
+        sensitivity.prior,
+        sensitivity.directions,
+        result.evaluations[0],
+        replace(result.evaluations[0], outputs=np.zeros(500)),
+        replace(result.evaluations[0], status=Status.FAILED, message="mesh tangled\n" + "iteration\n" * 99),
+        result.stages[0],
+        result.errors,
+        tbq.problems.get("ten"),
     ]
     for thing in objects:
         assert len(repr(thing)) < 400, repr(thing)
         assert "array(" not in repr(thing)
     assert repr(result).startswith(f"<Result: log evidence {result.log_evidence:.4g} ± ")
     assert repr(wide).endswith("… 32 more)")
+    largest = int(np.argmax(sensitivity.prior.total[-1]))
+    value = f"{PRIOR.names[largest]} {sensitivity.prior.total[-1, largest]:.2f} ("
+    assert f"total of the log-likelihood: {value}" in repr(sensitivity)
+    run = result.evaluations[3]
+    assert repr(run).startswith("<Evaluation 3: ok at (")
+    assert f"log-likelihood {run.log_likelihood:.6g}" in repr(run)
 
 
 def test_results_comparisons_and_priors_are_tables_in_a_notebook(result):

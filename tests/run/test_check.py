@@ -38,7 +38,7 @@ def fails_at_draws(theta):
 @pytest.mark.parametrize(
     ("likelihood", "words"),
     [
-        (gaussian(lambda t: np.array([t[0], 3.0]), (1.0, 3.0)), "Output 2 is the same at 3 different theta"),
+        (gaussian(lambda t: np.array([t[0], 3.0]), (1.0, 3.0)), "Output y2 is the same at 3 different theta"),
         (gaussian(lambda t: np.array([1.0, 2.0])), "does the simulator read its parameters?"),
         (lambda t: -3.0, "gave the same log-likelihood"),
         (lambda t: -float(t[0]) - 1e-3 * next(COUNTER), "the model is not deterministic"),
@@ -48,7 +48,7 @@ def fails_at_draws(theta):
         (lambda t: np.nan, "returned nan at 3 of 3 theta, which counts as a failed run"),
         (lambda t: -float(t[0]) if t[0] == 1.0 else np.inf, "returned inf at 2 of 3 theta"),
         (lambda t: -np.inf, "The likelihood is zero (log-likelihood −inf) at all 3 theta"),
-        (gaussian(lambda t: t, (1.0, 2000.0)), "Datum 2 is far outside what the prior predicts"),
+        (gaussian(lambda t: t, (1.0, 2000.0)), "Datum y2 is far outside what the prior predicts"),
         (gaussian(lambda t: 1e3 * t[:1], (1.0,)), "All runs are very far from the data"),
         (gaussian(fails_at_draws), "The run at a draw of the prior failed: "),
     ],

@@ -89,3 +89,27 @@ def _without_progress():
 
 def _never(theta):
     raise AssertionError("no run was to be made")
+
+
+@pytest.mark.parametrize(
+    ("observed", "noise", "said"),
+    [
+        ([1.0, 2.1, 2.9], 0.2, "the outputs of run 0 had the log-likelihood"),
+        ([1.0, 2.1, 2.8], 0.1, "the outputs of run 0 had the log-likelihood"),
+        ([1.0, 2.1], 0.1, "its runs have 3 outputs, these data 2"),
+    ],
+)
+def test_other_data_are_refused(tmp_path, observed, noise, said):
+    prior = tbq.Prior({"k": stats.norm(1, 0.3)})
+    before = tbq.GaussianLikelihood(lambda theta: theta[0] * np.arange(1, 4), [1.0, 2.1, 2.9], 0.1)
+    found = tbq.infer(before, prior, journal=tmp_path, max_evaluations=8, **OPTIONS)
+    assert evidence(tbq.load(tmp_path, likelihood=before)) == evidence(found)
+    after = tbq.GaussianLikelihood(lambda theta: theta[0] * np.arange(1, len(observed) + 1), observed, noise)
+    for go_on in (
+        lambda: tbq.infer(after, prior, journal=tmp_path, max_evaluations=8, **OPTIONS),
+        lambda: tbq.load(tmp_path, likelihood=after),
+    ):
+        with pytest.raises(tbq.TbqError, match="was made with other data or another noise") as caught:
+            go_on()
+        assert said in str(caught.value)
+        assert f"warm_start={str(tmp_path)!r}" in str(caught.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,12 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 import numpy as np
 import tomli_w
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
     PlainValidator,
-    Tag,
     ValidationError,
     create_model,
     model_validator,
@@ -37,19 +34,13 @@ from tbq.cli.casedata import CorrelationTable, DataTable, DiscrepancyTable, Grou
 from tbq.cli.casefields import (
     Earlier,
     Numbers,
-    PathHere,
-    PathsHere,
-    Returns,
-    Scratch,
     Simulator,
     Table,
-    import_function,
-    licence_pool,
     limits,
     marginal,
     nearest,
-    program,
 )
+from tbq.cli.casemodels import KINDS, CommandTable, Model, PythonTable, UmBridgeTable, nearest_kind
 from tbq.cli.caseoutputs import OutputTable, check_outputs, data_of
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array
@@ -60,75 +51,11 @@ from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings, resolve
 from tbq.run.options import RunOptions
 from tbq.simulate.command import CommandModel
-from tbq.simulate.licences import Licences
-from tbq.simulate.umbridge import UmBridgeModel
 
-_READ_LATER = "stdout.txt"  # what a program leaves in any case, until [[outputs]] say what to read
-_KINDS = ("python", "command", "url")
 _NOT_IN_FILES = {"journal", "executor", "vectorized", "progress", "rng"}
 
 
 # --- the schema ---------------------------------------------------------------------------------------------
-
-
-class PythonTable(Table):
-    """A Python function ``module:function`` of theta."""
-
-    python: str
-    path: PathHere = Field(default=".", validate_default=True)  # folder to import from
-    returns: Returns = "outputs"
-    coarse: Model | None = None
-    cost: float | None = Field(default=None, gt=0, le=1)  # of a coarse model
-
-    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> Simulator:
-        return import_function(self.python, self.path)
-
-
-class CommandTable(Table):
-    """See :class:`tbq.adapters.CommandModel`."""
-
-    command: Annotated[list[str], AfterValidator(program)]
-    output: str | None = None  # or [[outputs]]
-    pattern: str | None = None
-    template: PathsHere = None
-    files: list[PathHere] = Field(default_factory=list)
-    links: list[PathHere] = Field(default_factory=list)
-    environment: dict[str, str] = Field(default_factory=dict)
-    prelude: list[str] = Field(default_factory=list)
-    workdir: Scratch | None = None  # in place of a folder of the run's
-    licences: Annotated[Any, PlainValidator(licence_pool)] = None
-    timeout: float | None = Field(default=None, gt=0)
-    keep: bool = False
-    transient: list[int] = Field(default_factory=list)
-    returns: Returns = "outputs"
-    coarse: Model | None = None
-    cost: float | None = Field(default=None, gt=0, le=1)  # of a coarse model
-
-    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> CommandModel:
-        arguments = self.model_dump(exclude={"returns", "timeout", "workdir", "licences", "coarse", "cost"})
-        shared = self.licences
-        if isinstance(shared, int):  # of this case; a look at it makes one run at a time
-            shared = None if work is None else {"limit": shared, "folder": work / "licences"}
-        arguments["licences"] = None if shared is None else Licences(**shared)
-        folder = self.workdir or work
-        arguments["output"] = self.output or _READ_LATER
-        return CommandModel(names, **arguments, folder=folder, timeout=self.timeout or timeout)
-
-
-class UmBridgeTable(Table):
-    """See :class:`tbq.adapters.UmBridgeModel`."""
-
-    url: str
-    name: str
-    config: dict[str, Any] = Field(default_factory=dict)
-    timeout: float | None = Field(default=None, gt=0)
-    retries: int = Field(default=2, ge=0)
-    returns: Returns = "outputs"
-    coarse: Model | None = None
-    cost: float | None = Field(default=None, gt=0, le=1)  # of a coarse model
-
-    def build(self, names: tuple[str, ...], work: Path | None, timeout: float | None) -> UmBridgeModel:
-        return UmBridgeModel(self.url, self.name, self.config, self.timeout or timeout, self.retries)
 
 
 def _in_file(name: str, hint: Any, option: Option) -> tuple[Any, Any]:
@@ -154,24 +81,6 @@ if TYPE_CHECKING:
     RunTable = Any  # made of their definition, which a type checker does not see
 else:
     RunTable = create_model("RunTable", __base__=Table, workers=(int, Field(default=1, ge=1)), **_run_keys())
-
-
-def _kind(model: Any) -> str | None:
-    """Which model a table is for, or was; None unless it has one of the three keys."""
-    kinds = [k for k in _KINDS if (k in model if isinstance(model, Mapping) else hasattr(model, k))]
-    return kinds[0] if len(kinds) == 1 else None
-
-
-Model = Annotated[
-    Annotated[PythonTable, Tag("python")]
-    | Annotated[CommandTable, Tag("command")]
-    | Annotated[UmBridgeTable, Tag("url")],
-    Discriminator(_kind),
-]
-
-
-for _table in (PythonTable, CommandTable, UmBridgeTable):
-    _table.model_rebuild()
 
 
 class Case(Table):
@@ -416,21 +325,12 @@ def _explain(error: Any) -> str:
         case "extra_forbidden":
             return f"{path} is not a key{nearest(key, list(_table_at(table).model_fields))}"
         case "union_tag_not_found":
-            return f"{path} must have one of the keys {', '.join(_KINDS)}{_nearest_kind(error['input'])}"
+            return f"{path} must have one of the keys {', '.join(KINDS)}{nearest_kind(error['input'])}"
         case "model_type" | "dict_type":
             return f"{path} must be a table; got {error['input']!r}"
         case "value_error":
             return f"{path}{': ' if path else ''}{error['ctx']['error']}"
     return f"{path} {error['msg'].replace('Input should', 'must')}; got {error['input']!r}"
-
-
-def _nearest_kind(model: Any) -> str:
-    given = [str(k) for k in model] if isinstance(model, Mapping) else []
-    kinds = [k for k in given if k in _KINDS]
-    if kinds:
-        return f"; got {' and '.join(kinds)}"
-    near = next((s for k in given if (s := distributions.suggestion(k, _KINDS))), "")
-    return f"; got {', '.join(given) or 'none'}{near}"
 
 
 def _without_none(value: Any) -> Any:

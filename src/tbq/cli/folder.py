@@ -21,6 +21,7 @@ from tbq.result.result import Result
 from tbq.run import journal
 from tbq.run.contents import Contents
 from tbq.run.header import Record
+from tbq.run.same_run import check_data
 from tbq.run.session import Session
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Folder:
         """What the run found, or knows so far."""
         contents = journal.read(self.path)
         likelihood = likelihood or self.likelihood()
+        check_data(contents, likelihood, self.path / journal.FILE)
         if (found := self._stored(contents, prior, likelihood)) is not None:
             return found
         return self.view(contents, prior, likelihood)[1]
@@ -122,6 +124,7 @@ class Folder:
                 f"load: the run in {self.path} learned the outputs of a tbq.GaussianLikelihood, which its journal does "
                 "not hold; give it: tbq.load(path, likelihood=...)"
             )
+        check_data(contents, likelihood, self.path / journal.FILE)
         session = Session.view(prior, contents, likelihood)
         return session, paused(session.result(), contents)
 

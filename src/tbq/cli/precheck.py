@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ from tbq.common.words import one_line
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.result.predict import labelled
-from tbq.run.check import Seen, coarse_doubts, doubts, forecast, numbers_of, others, prior_mean
+from tbq.run.check import attempt, coarse_doubts, doubts, forecast, others, prior_mean
 from tbq.simulate.command import CommandModel, templates_of
 from tbq.simulate.placeholders import tight_places
 from tbq.simulate.umbridge import UmBridgeModel
@@ -26,7 +25,7 @@ _DRAWS = 256  # of the prior, at which templates are filled in to see whether va
 
 
 def examine(case: Case, warnings: list[str]) -> Iterator[str]:
-    """Lines about the case, a few runs of its model, and what they mean. Raises when the first gives no number.
+    """Lines about the case, a few runs of its model, and what they mean. Raises when none of them gives numbers.
 
     What speaks against it is added to ``warnings`` too.
     """
@@ -50,13 +49,16 @@ def examine(case: Case, warnings: list[str]) -> Iterator[str]:
     yield from (f"! {warning}" for warning in warnings)
     yield "Running the model at the prior mean and at two draws of the prior ..."
     theta = prior_mean(prior)
-    start = time.perf_counter()
-    outputs = numbers_of(simulator, theta)
-    first = Seen(theta, outputs, time.perf_counter() - start)
-    yield f"At the prior mean it returned {_count(outputs, 'number')} after {first.seconds:.3g} s."
+    first = attempt(simulator, theta)
     gaussian = log_likelihood if isinstance(log_likelihood, GaussianLikelihood) else None
-    yield from _judge(outputs) if gaussian is None else _compare(gaussian, theta, outputs)
+    if first.error:
+        yield f"At the prior mean it failed: {one_line(first.error)}"
+    else:
+        yield f"At the prior mean it returned {_count(first.outputs, 'number')} after {first.seconds:.3g} s."
+        yield from _judge(first.outputs) if gaussian is None else _compare(gaussian, theta, first.outputs)
     runs = list(others(simulator, prior, first, short=short))
+    if all(run.error for run in runs):
+        raise SimulatorError(f"all {len(runs)} runs failed; the first said: {first.error}")
     for number, run in enumerate(runs[1:3], 1):
         seen = one_line(run.error) if run.error else f"{_count(run.outputs, 'number')} after {run.seconds:.3g} s"
         yield f"At draw {number}: {seen}"

@@ -24,7 +24,7 @@ from tbq.cli.live import Report
 from tbq.common import markup
 from tbq.common.errors import TbqError
 from tbq.common.words import duration
-from tbq.report.parts import document
+from tbq.report.parts import document, with_code
 from tbq.run import journal
 from tbq.run.progress import as_html
 
@@ -118,7 +118,7 @@ class Site:
         ]
         heads = ["run", "outcome", "log-likelihood", "time", *names]
         runs = markup.table(heads, rows) if rows else ""
-        sentence = f"<p>{html.escape(f'{look.folder} {look.verdict()}')}</p>"
+        sentence = f"<p>{with_code(f'{look.folder} {look.verdict()}')}</p>"
         title = f"<h2>Last runs</h2><div class='scroll'>{runs}</div>" if runs else ""
         return sentence + as_html(look.standing, time.time(), name, look.more()) + title
 

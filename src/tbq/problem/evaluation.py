@@ -69,6 +69,15 @@ class Evaluation:
     outputs: Array | None = None  # (m,)
     level: Level = "fine"
 
+    def __repr__(self) -> str:
+        where = ", ".join(f"{value:.4g}" for value in self.theta)
+        found = (
+            self.message.partition("\n")[0] if self.status.is_failure else f"log-likelihood {self.log_likelihood:.6g}"
+        )
+        more = "" if self.outputs is None else f", {len(self.outputs)} outputs"
+        level = "" if self.level == "fine" else f", {self.level}"
+        return f"<Evaluation {self.id}{level}: {self.status} at ({where}); {found}{more}>"
+
     @property
     def proposal(self) -> Proposal:
         """What was asked."""

@@ -14,13 +14,12 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
-from tbq.common.arguments import floats
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike, Distribution, IntArray
 from tbq.common.words import described
 from tbq.problem import marginal, noise_forms
+from tbq.problem.data_arguments import checked_data, noise_factor
 from tbq.problem.evaluation import Level
 from tbq.problem.experiment import Experiment, Model
 from tbq.problem.labels import Labels, checked_labels
@@ -120,11 +119,11 @@ class GaussianLikelihood:
                 "GaussianLikelihood: normalized must be True where scale is given: without the factor an unknown noise "
                 "would be as large as its prior allows"
             )
-        data = _data(observed)
+        data = checked_data(observed)
         labels = checked_labels(names, units, coordinates, data.shape[-1])
         given = Given(noise, groups, relative, freedom, correlation, discrepancy)
         if given.plain and index is None and data.ndim == 1 and np.all(np.isfinite(data)):
-            one = Experiment(model, data, _factor(noise, len(data)), scale, bool(normalized), labels)
+            one = Experiment(model, data, noise_factor(noise, len(data)), scale, bool(normalized), labels)
         else:
             if scale is not None or not normalized:
                 raise ArgumentError(
@@ -364,21 +363,6 @@ def _same(model: Any) -> Any:
     return (id(model.__self__), model.__func__) if isinstance(model, MethodType) else id(model)
 
 
-def _data(observed: ArrayLike) -> Array:
-    """The data as they are, gaps and all."""
-    try:
-        data = np.array(floats(observed))
-    except (TypeError, ValueError):
-        raise ArgumentError(f"GaussianLikelihood: observed must be numbers; got {type(observed).__name__}") from None
-    if data.ndim > 2 or data.size == 0:
-        raise ArgumentError(
-            f"GaussianLikelihood: observed must be a number, a 1-D array or replicates (r, m); got shape {data.shape}"
-        )
-    if np.isinf(data).any():
-        raise ArgumentError("GaussianLikelihood: observed must be finite, or nan where nothing was measured; got inf")
-    return np.atleast_1d(data)
-
-
 def _experiment(model: Model, data: Array, labels: Labels, index: ArrayLike | None, given: Given) -> Experiment:
     """Data (replicates, columns) whose noise has more to it."""
     out, used = np.arange(data.shape[1]), None
@@ -395,32 +379,3 @@ def _experiment(model: Model, data: Array, labels: Labels, index: ArrayLike | No
     else:
         noise = noise_model(data, out, labels.coordinates, given)
     return Experiment.of_noise(model, noise, labels, used)
-
-
-def _numbers(name: str, value: ArrayLike) -> Array:
-    try:
-        array = np.array(floats(value))
-    except (TypeError, ValueError):
-        raise ArgumentError(f"GaussianLikelihood: {name} must be numbers; got {type(value).__name__}") from None
-    if not np.all(np.isfinite(array)):
-        raise ArgumentError(f"GaussianLikelihood: {name} must be finite; got {array[~np.isfinite(array)].flat[0]}")
-    return array
-
-
-def _factor(noise: Any, m: int) -> Array:
-    """Standard deviations, or the Cholesky factor of a covariance."""
-    array = _numbers("noise", noise)
-    if array.ndim < 2:
-        if array.size not in (1, m):
-            raise ArgumentError(f"GaussianLikelihood: noise must have 1 or {m} standard deviations; got {array.size}")
-        if not np.all(array > 0.0):
-            raise ArgumentError(f"GaussianLikelihood: noise must be positive; got {array[array <= 0.0].flat[0]}")
-        return np.array(np.broadcast_to(array, m))
-    if array.shape != (m, m) or not np.allclose(array, array.T, rtol=1e-8, atol=0.0):
-        raise ArgumentError(
-            f"GaussianLikelihood: noise as a covariance must be symmetric, of shape ({m}, {m}); got shape {array.shape}"
-        )
-    try:
-        return np.asarray(linalg.cholesky(array, lower=True))
-    except linalg.LinAlgError:
-        raise ArgumentError("GaussianLikelihood: noise as a covariance must be positive definite") from None

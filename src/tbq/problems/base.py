@@ -42,3 +42,7 @@ class Problem:
     prior: Prior
     log_likelihood: Callable[[Array], Array]
     reference: Reference
+
+    def __repr__(self) -> str:
+        known = f"log evidence {self.reference.log_evidence:.6g}"
+        return f"<Problem {self.name}: {self.title}; {self.prior.dim} parameters, {known}>"

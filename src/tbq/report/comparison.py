@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from tbq.common.words import nats
 from tbq.report import density, diagnostics, fit, parts, style
 from tbq.report.pairs import clusters_of
 from tbq.report.parts import Pictures, paragraph, section, table
-from tbq.report.style import BLUE, INK, LINE, ORANGE, VERMILION, Axes, readable
+from tbq.report.style import BLUE, INK, LINE, ORANGE, VERMILION, Axes, Figure, readable
 from tbq.result import emulate
 from tbq.result.compare import Comparison
 from tbq.result.emulate import Fit
@@ -40,7 +40,7 @@ def body(comparison: Comparison) -> str:
         *(paragraph(line) for line in _verdicts(comparison)),
         _evidence(comparison, draw),
         _data(comparison, fits, draw),
-        _average(comparison, fits),
+        _average(comparison, fits, draw),
         _shared(comparison, draw),
         _trust(comparison),
     ]
@@ -98,7 +98,11 @@ def _data(comparison: Comparison, fits: Mapping[str, Fit], draw: Pictures) -> st
         caption = "Predicted less observed in units of the noise: the models' outputs, medians and 90 % intervals"
         figures.append(draw.of(caption, style.drawn(side_by_side, fits, width=4.8, height=height)))
     else:
-        figures += [draw.of(f"{name}: {c}", figure) for name, f in fits.items() for c, figure in fit.figures(f)]
+        of_models = {name: list(fit.figures(f)) for name, f in fits.items()}
+        if _together(fits):
+            for same in zip(*of_models.values(), strict=True):
+                _share_axes([figure for _, figure in same])
+        figures += [draw.of(f"{name}: {c}", figure) for name, found in of_models.items() for c, figure in found]
     rows = [
         [
             name,
@@ -121,6 +125,14 @@ def _together(fits: Mapping[str, Fit]) -> bool:
     )
 
 
+def _share_axes(figures: Sequence[Figure]) -> None:
+    """The same range in all of them, so that they can be compared by eye."""
+    for same in zip(*(figure.axes for figure in figures), strict=True):
+        x, y = np.array([axes.get_xlim() for axes in same]), np.array([axes.get_ylim() for axes in same])
+        for axes in same:
+            axes.set(xlim=(x[:, 0].min(), x[:, 1].max()), ylim=(y[:, 0].min(), y[:, 1].max()))
+
+
 def side_by_side(fits: Mapping[str, Fit], axes: Axes) -> Axes:
     """A group of rows for each output, a row for each model."""
     first = next(iter(fits.values()))
@@ -139,20 +151,15 @@ def side_by_side(fits: Mapping[str, Fit], axes: Axes) -> Axes:
     return axes
 
 
-def _average(comparison: Comparison, fits: Mapping[str, Fit]) -> str:
+def _average(comparison: Comparison, fits: Mapping[str, Fit], draw: Pictures) -> str:
     """What would be measured, by all models together, each as often as it is probable."""
     if len(fits) < len(comparison.names) or not _together(fits):
         return ""
-    rng = np.random.default_rng(0)
-    counts = rng.multinomial(_DRAWS, comparison.probabilities)
-    parts_of = [
-        fits[n].draws[rng.integers(0, len(fits[n].draws), c)] for n, c in zip(comparison.names, counts, strict=True)
-    ]
-    first = fits[comparison.names[0]].likelihood
+    average = _mixed(comparison, fits)
     columns = zip(
-        fit.where_and_what(first),
-        first.observed,
-        *np.quantile(np.vstack(parts_of), _LEVELS, axis=0),
+        fit.where_and_what(average.likelihood),
+        average.likelihood.observed,
+        *np.quantile(average.draws, _LEVELS, axis=0),
         strict=True,
     )
     rows = [[label, *(f"{v:.5g}" for v in numbers)] for label, *numbers in columns]
@@ -160,8 +167,28 @@ def _average(comparison: Comparison, fits: Mapping[str, Fit]) -> str:
         "Draws of what would be measured, of each model as many as it is probable, by the surrogates and without a "
         "run; comparison.predict(n=...) makes true runs."
     )
+    numbers = table(["output", "observed", "5 %", "median", "95 %"], rows, sortable=len(rows) > _MOST_ROWS)
     return section(
-        "Model-averaged prediction", paragraph(said), table(["output", "observed", "5 %", "median", "95 %"], rows)
+        "Model-averaged prediction",
+        paragraph(said),
+        parts.pictures(draw.of(caption, figure) for caption, figure in fit.figures(average)),
+        parts.details(f"The {len(rows)} predictions in numbers", numbers) if len(rows) > _MOST_ROWS else numbers,
+    )
+
+
+def _mixed(comparison: Comparison, fits: Mapping[str, Fit]) -> Fit:
+    """Predictions of all models together."""
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(_DRAWS, comparison.probabilities)
+    chosen = [
+        (f, rng.integers(0, len(f.draws), c)) for f, c in zip((fits[n] for n in comparison.names), counts, strict=True)
+    ]
+    return Fit(
+        fits[comparison.names[0]].likelihood,
+        noise_sd=np.sum([len(rows) / _DRAWS * f.noise_sd for f, rows in chosen], axis=0),
+        outputs=np.vstack([f.outputs[rows] for f, rows in chosen]),
+        draws=np.vstack([f.draws[rows] for f, rows in chosen]),
+        source="all models together",
     )
 
 

@@ -8,20 +8,20 @@ never shown a part of the prior. How often they do: docs/trust.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
-from tbq.common.types import Array
 from tbq.engine.records import Stop
 from tbq.evidence import moments
 from tbq.problem.evaluation import Status
 from tbq.problem.failures import longest_streak, words
+from tbq.report.finding import Finding, at_least, at_most, percent, root_mean_square
 from tbq.report.left_out import left_out
 from tbq.result.result import Result
 
-_MORE_RUNS = "Give more runs: `tbq resume DIR --max-evaluations N`, or the same call with a larger max_evaluations"
-_RESUME = "Let it go on: `tbq resume DIR`, or the same call with the same journal."
+_MORE_RUNS = "Give more runs (`tbq resume DIR --max-evaluations N`, or the same call with a larger max_evaluations)"
+_STRICTER = "Go on with a smaller tolerance (`tbq resume DIR --tolerance T`, or the same call with it)"
+_ON = "Let it go on (wait where it still runs; else `tbq resume DIR`, or the same call with the same journal)"
 _FAILED_RUNS = "Look at the messages of the failed runs; `tbq check` makes a few runs and explains what it saw."
 _PAUSED = (
     "Repair what is out of order (server, licence, disk, program, or the function itself) and make the same call, or "
@@ -44,25 +44,16 @@ _PRIOR_POINTS = 2**12
 _ALTERNATIVES = 8
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    name: str
-    value: float
-    threshold: float
-    ok: bool
-    sentence: str  # what was seen, and whether that is well
-    advice: str  # what to do about it where it is not ok
-
-
 def findings(result: Result) -> tuple[Finding, ...]:
     """All that can be said of a result. What it does not hold, or its surrogate does not offer, is left out."""
     if result.surrogate is None:
-        advice = {Stop.UNFINISHED: _RESUME, Stop.PAUSED: _PAUSED}.get(result.stop, _FAILED_RUNS)
-        sentence = (
-            f"Nothing was learned: {_count_ok(result)} of {result.n_evaluations} runs succeeded. {result.stop.value}"
+        advice = {Stop.UNFINISHED: f"{_ON}.", Stop.PAUSED: _PAUSED}.get(result.stop, _FAILED_RUNS)
+        back = (
+            f"{_count_ok(result)} of {result.n_evaluations} runs succeeded"
+            if result.n_evaluations
+            else "no run is back"
         )
+        sentence = f"Nothing was learned: {back}. {result.stop.value}"
         return (Finding("successful runs", float(_count_ok(result)), 3.0, False, sentence, advice),)
     return tuple(finding for check in _CHECKS for finding in check(result))
 
@@ -86,7 +77,7 @@ def unseen(result: Result) -> str:
     n = sum(e.origin == "initial" and not e.status.is_failure for e in result.evaluations)
     if n <= _RULE_OF_THREE:
         return "No check can exclude modes that no run came near, and there were hardly any runs over the whole prior."
-    size = _percent(_RULE_OF_THREE / n)
+    size = percent(_RULE_OF_THREE / n)
     return f"No check can exclude modes that no run came near, such as one that takes up less than {size} of the prior."
 
 
@@ -96,9 +87,9 @@ def unseen(result: Result) -> str:
 def convergence(result: Result) -> list[Finding]:
     """Did the run end because it knew enough?"""
     more = f"{_MORE_RUNS}; no finished run is made again."
-    advice = {Stop.BUDGET: more, Stop.PAUSED: _PAUSED}.get(result.stop, _RESUME)
+    advice = {Stop.BUDGET: more, Stop.PAUSED: _PAUSED}.get(result.stop, f"{_ON}.")
     good, bad = f"The run converged. {result.stop.value}", f"The run did not converge. {result.stop.value}"
-    return [_at_least("convergence", float(result.converged), 1.0, good, bad, advice)]
+    return [at_least("convergence", float(result.converged), 1.0, good, bad, advice)]
 
 
 def evidence_error(result: Result) -> list[Finding]:
@@ -108,7 +99,7 @@ def evidence_error(result: Result) -> list[Finding]:
     good = f"{known}, well enough to compare models by it (±{_COMPARABLE:g})."
     factor = f"a factor of {np.exp(min(sd, 99.0)):.3g}"
     bad = f"{known}, the evidence within {factor}: too little to compare models by it (±{_COMPARABLE:g})."
-    return [_at_most("evidence", sd, _COMPARABLE, good, bad, _cure_of_error(result))]
+    return [at_most("evidence", sd, _COMPARABLE, good, bad, _cure_of_error(result))]
 
 
 def _cure_of_error(result: Result) -> str:
@@ -120,9 +111,14 @@ def _cure_of_error(result: Result) -> str:
         return f"Most of the error comes from runs that failed, which more runs do not cure. {_why_they_fail(result)}"
     if largest == "monte_carlo":
         return "Most of the error comes from sampling the surrogate: use a larger population, not more runs."
-    if result.converged:
-        return "Go on with a smaller tolerance: `tbq resume DIR --tolerance T`, or the same call with it."
-    return f"{_MORE_RUNS}."
+    return f"{_more_runs(result)}."
+
+
+def _more_runs(result: Result) -> str:
+    """What makes further runs: a run that converged needs another tolerance, a larger budget alone does nothing."""
+    going_on = {Stop.CONVERGED: _STRICTER, Stop.BUDGET: _MORE_RUNS}
+    repaired = "Repair what is out of order, and let it go on (`tbq resume DIR`, or the same call)"
+    return (going_on | {Stop.PAUSED: repaired}).get(result.stop, _ON)
 
 
 def failures(result: Result) -> list[Finding]:
@@ -132,9 +128,9 @@ def failures(result: Result) -> list[Finding]:
     fraction = -float(np.expm1(-result.errors.failures))
     count = sum(e.status.is_failure for e in result.evaluations)
     failed = f"{count} of {result.n_evaluations} runs failed"
-    good = f"{failed}, away from the posterior: {_percent(fraction)} of it lies next to them."
-    bad = f"{failed}, and {_percent(fraction)} of the posterior lies next to them, where nothing is known."
-    return [_at_most("failed runs", fraction, 0.05, good, bad, _why_they_fail(result))]
+    good = f"{failed}, away from the posterior: {percent(fraction)} of it lies next to them."
+    bad = f"{failed}, and {percent(fraction)} of the posterior lies next to them, where nothing is known."
+    return [at_most("failed runs", fraction, 0.05, good, bad, _why_they_fail(result))]
 
 
 def _why_they_fail(result: Result) -> str:
@@ -157,7 +153,7 @@ def same_number(result: Result) -> list[Finding]:
         return []
     what = "numbers" if seen[0].size != 1 else f"number, {seen[0][0]:.6g}"
     advice = "Does the simulator read theta? If it does, these data say nothing about these parameters."
-    return [_at_least("constant", 0.0, 1.0, "", f"Every run returned the same {what}, whatever theta was.", advice)]
+    return [at_least("constant", 0.0, 1.0, "", f"Every run returned the same {what}, whatever theta was.", advice)]
 
 
 def lost_digits(result: Result) -> list[Finding]:
@@ -168,7 +164,7 @@ def lost_digits(result: Result) -> list[Finding]:
         return []
     sentence = f"The best log-likelihood is {best:.3g}, where floats lie {apart:.2g} apart: its digits are lost."
     advice = "Leave out a constant of the log-likelihood where its terms are added up; log_evidence is less by as much."
-    return [_at_most("digits", apart, _APART, "", sentence, advice)]
+    return [at_most("digits", apart, _APART, "", sentence, advice)]
 
 
 # --- the surrogate ------------------------------------------------------------------------------------------
@@ -179,18 +175,18 @@ def leave_one_out(result: Result) -> list[Finding]:
     runs = left_out(result)
     if runs is None or runs.relevant.sum() < _FEWEST:
         return []
-    rms = _rms(runs.scores[runs.relevant])
+    rms = root_mean_square(runs.scores[runs.relevant])
     what = f"Left out one at a time, the {runs.relevant.sum()} runs that matter lie {rms:.1f} standard deviations"
     good = f"{what} from what the others predict, as they should (up to 2)."
     bad = f"{what} from what the others predict, more than the 2 of a surrogate that can be believed."
-    advice = f"{_MORE_RUNS}; if it stays, the log-likelihood is noisy, has jumps or is rougher than the kernel."
-    return [_at_most("leave-one-out", rms, 2.0, good, bad, advice)]
+    advice = f"{_more_runs(result)}; if it stays, the log-likelihood is noisy, has jumps or is rougher than the kernel."
+    return [at_most("leave-one-out", rms, 2.0, good, bad, advice)]
 
 
 def objections(result: Result) -> list[Finding]:
     """Did the engine itself find something against its surrogate?"""
-    advice = f"{_MORE_RUNS}, or learn the log-likelihood itself (surrogate='log_likelihood') and compare."
-    return [_at_most("surrogate", 1.0, 0.0, "", note, advice) for note in result.notes]
+    advice = f"{_more_runs(result)}, or learn the log-likelihood itself (surrogate='log_likelihood') and compare."
+    return [at_most("surrogate", 1.0, 0.0, "", note, advice) for note in result.notes]
 
 
 def predictions(result: Result) -> list[Finding]:
@@ -198,10 +194,10 @@ def predictions(result: Result) -> list[Finding]:
     last = np.sqrt(result.squared_z[-_LAST:])
     if len(last) < _FEWEST:
         return []
-    rms = _rms(last)
+    rms = root_mean_square(last)
     what = f"The last {len(last)} runs that matter came {rms:.1f} standard deviations from their predictions"
     good, bad = f"{what}, as they should (up to 3).", f"{what}, more than 3: the surrogate still learns something new."
-    return [_at_most("predictions", rms, 3.0, good, bad, f"{_MORE_RUNS}, until new runs no longer surprise it.")]
+    return [at_most("predictions", rms, 3.0, good, bad, f"{_more_runs(result)}, until new runs no longer surprise it.")]
 
 
 def unsure_mass(result: Result) -> list[Finding]:
@@ -210,11 +206,11 @@ def unsure_mass(result: Result) -> list[Finding]:
     assert surrogate is not None
     spread = surrogate.log_ratio_diagonal(surrogate.at(result.prior.to_working(result.samples)), 1.0)
     fraction = float(np.mean(spread > _UNSURE**2))
-    where = f"in {_percent(1.0 - fraction)} of the posterior"
+    where = f"in {percent(1.0 - fraction)} of the posterior"
     good = f"The log-likelihood is known to ±{_UNSURE:g} or better {where} (at least 60 %)."
     bad = f"The log-likelihood is known to ±{_UNSURE:g} or better only {where}; it should be 60 %."
-    advice = f"{_MORE_RUNS}; if that does not help, the log-likelihood is noisy: reduce its noise."
-    return [_at_most("unsure mass", fraction, 0.4, good, bad, advice)]
+    advice = f"{_more_runs(result)}; if that does not help, the log-likelihood is noisy: reduce its noise."
+    return [at_most("unsure mass", fraction, 0.4, good, bad, advice)]
 
 
 def other_surrogates(result: Result) -> list[Finding]:
@@ -233,7 +229,9 @@ def other_surrogates(result: Result) -> list[Finding]:
     largest = float(np.max(shifts))
     what = f"Surrogates as plausible as this one move a posterior mean by {largest:.2g} of its sd"
     good, bad = f"{what} at most, which is little (0.5).", f"{what}, more than 0.5: which one is right is not known."
-    return [_at_most("other surrogates", largest, 0.5, good, bad, f"{_MORE_RUNS}, which tell the surrogates apart.")]
+    return [
+        at_most("other surrogates", largest, 0.5, good, bad, f"{_more_runs(result)}, which tell the surrogates apart.")
+    ]
 
 
 # --- sampling -----------------------------------------------------------------------------------------------
@@ -248,8 +246,8 @@ def quadrature(result: Result) -> list[Finding]:
     rests = f"The evidence is summed over {size:.0f} effective points"
     weights = f"The weights of the points that carry the evidence have a tail index of {k:.2f}"
     return [
-        _at_least("quadrature", size, 400.0, f"{rests}, enough (400).", f"{rests}, too few (400).", advice),
-        _at_most(
+        at_least("quadrature", size, 400.0, f"{rests}, enough (400).", f"{rests}, too few (400).", advice),
+        at_most(
             "quadrature's tail",
             k,
             0.7,
@@ -265,12 +263,12 @@ def stages(result: Result) -> list[Finding]:
     advice = "Use a larger population or chain_length; a smaller temper_cov makes gentler stages."
 
     def worst(name: str, values: list[float], least: float, verb: str, of_what: str) -> Finding:
-        amount = _percent if least < 1.0 else "{:.0f}".format
+        amount = percent if least < 1.0 else "{:.0f}".format
         i = int(np.argmin(values))
         needed = f"({amount(least)} are needed)"
         good = f"Every stage {verb} at least {amount(values[i])} {of_what} {needed}."
         bad = f"Stage {i + 1} {verb} only {amount(values[i])} {of_what} {needed}."
-        return _at_least(name, values[i], least, good, bad, advice)
+        return at_least(name, values[i], least, good, bad, advice)
 
     of = result.stages
     return [
@@ -296,12 +294,10 @@ def bounds(result: Result) -> list[Finding]:
     if not fractions:
         return []
     fraction, side, name = max(fractions)
-    good = f"The posterior does not lean against an end of the prior: at most {_percent(fraction)} of it lies at one."
-    bad = (
-        f"{_percent(fraction)} of the posterior lies at the {side} end of the prior of {name}, against which it leans."
-    )
+    good = f"The posterior does not lean against an end of the prior: at most {percent(fraction)} of it lies at one."
+    bad = f"{percent(fraction)} of the posterior lies at the {side} end of the prior of {name}, against which it leans."
     advice = f"Widen the prior of {name} if values beyond are possible; otherwise doubt the model or the data."
-    return [_at_most("prior's ends", fraction, 0.2, good, bad, advice)]
+    return [at_most("prior's ends", fraction, 0.2, good, bad, advice)]
 
 
 def noise(result: Result) -> list[Finding]:
@@ -317,33 +313,44 @@ def noise(result: Result) -> list[Finding]:
     if not found:
         return []
     beyond, side, name = min(found)
-    good = (
-        f"The noise parameters lie where their priors expect them: {name} is the farthest out, {_percent(beyond)} in."
-    )
+    good = f"The noise parameters lie where their priors expect them: {name} is the farthest out, {percent(beyond)} in."
     bad = f"{name} is so {side} that its prior has only {100 * beyond:.2g} % beyond: the data contradict it."
     advice = {
         "small": f"Noise that vanishes has been explained away: has {name} data of its own? Raise its least value.",
         "large": f"A large {name} stands for what the model lacks: doubt the model, or allow for a discrepancy.",
     }[side]
-    return [_at_least("noise", beyond, _TAIL, good, bad, advice)]
+    return [at_least("noise", beyond, _TAIL, good, bad, advice)]
 
 
 def coverage(result: Result) -> list[Finding]:
-    """Is there a part of the prior where nobody looked? A surrogate may be sure of what it has never seen."""
+    """Is there a part of the prior where nothing was seen? A surrogate may be sure of what it has never seen."""
     runs = np.array([e.theta for e in result.evaluations if not e.status.is_failure])
+    failed = np.array([e.theta for e in result.evaluations if e.status.is_failure]).reshape(-1, runs.shape[1])
     prior = result.prior.simulated
     draws = np.sort(prior.sample(_PRIOR_POINTS, 0, "sobol"), axis=0)
     gaps = []
-    for name, values, ordered in zip(prior.names, runs.T, draws.T, strict=True):
+    for name, values, lost, ordered in zip(prior.names, runs.T, failed.T, draws.T, strict=True):
         levels = np.searchsorted(ordered, np.sort(values)) / len(ordered)
-        gaps.append((float(np.max(np.diff(levels, prepend=0.0, append=1.0))), name))
-    gap, name = max(gaps)
-    good = f"Runs cover the prior: the largest piece without any is {_percent(gap)} of that of {name} (up to 25 %)."
-    bad = (
-        f"In one piece, {_percent(gap)} of the prior of {name} has no run at all, more than 25 %: nobody looked there."
-    )
-    advice = f"Begin with more runs over the whole prior (n_initial), or narrow the prior of {name}."
-    return [_at_most("coverage", gap, 0.25, good, bad, advice)]
+        pieces = np.diff(levels, prepend=0.0, append=1.0)
+        low, high = np.array([-np.inf, *np.sort(values), np.inf])[(i := int(np.argmax(pieces))) : i + 2]
+        gaps.append((float(pieces[i]), name, _between(low, high), int(np.sum((low < lost) & (lost < high)))))
+    gap, name, where, tried = max(gaps)
+    good = f"Runs cover the prior: the largest piece without any is {percent(gap)} of that of {name} (up to 25 %)."
+    bad = f"In one piece, {percent(gap)} of the prior of {name} has no run {{}} ({where}), more than 25 %: {{}}"
+    if tried:
+        runs_failed = f"{tried} runs failed there" if tried > 1 else "one run failed there"
+        bad = bad.format("that succeeded", f"{runs_failed}, and nothing is known of it.")
+        advice = _why_they_fail(result)
+    else:
+        bad = bad.format("at all", "nobody looked there.")
+        advice = f"Begin anew with more runs over the whole prior (n_initial), or narrow the prior of {name}."
+    return [at_most("coverage", gap, 0.25, good, bad, advice)]
+
+
+def _between(low: float, high: float) -> str:
+    if np.isinf(low):
+        return f"below {high:.3g}"
+    return f"above {low:.3g}" if np.isinf(high) else f"from {low:.3g} to {high:.3g}"
 
 
 _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
@@ -367,23 +374,3 @@ _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
 
 def _count_ok(result: Result) -> int:
     return sum(e.status is Status.OK for e in result.evaluations)
-
-
-def _at_most(name: str, value: float, threshold: float, good: str, bad: str, advice: str) -> Finding:
-    """A finding that is well up to the threshold, and the sentence for either case."""
-    ok = bool(value <= threshold)
-    return Finding(name, value, threshold, ok, good if ok else bad, advice)
-
-
-def _at_least(name: str, value: float, threshold: float, good: str, bad: str, advice: str) -> Finding:
-    """A finding that is well from the threshold on, and the sentence for either case."""
-    ok = bool(value >= threshold)
-    return Finding(name, value, threshold, ok, good if ok else bad, advice)
-
-
-def _rms(x: Array) -> float:
-    return float(np.sqrt(np.mean(x**2)))
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.0f} %"

@@ -49,9 +49,10 @@ def account(result: Result, draw: Pictures, explored: str = "") -> str:
 
 
 _CONVERGENCE = (
-    "Evidence against runs, as the stages had it: the band is what the surrogate did not know then, and the sums over "
-    "the stages' points err besides. The last bar is the evidence that is stated, from many more points, with two "
-    "standard deviations of all parts of its error"
+    "Evidence against runs, as the stages had it: the inner band is what the surrogate did not know then, the outer "
+    "one what would have been stated had the run ended there, with what it might still have found; it may be wider "
+    "than the picture. The last bar is the evidence that is stated, with two standard deviations of all parts of its "
+    "error"
 )
 
 
@@ -193,6 +194,8 @@ def _options(options: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, list) and value and math.isinf(value[0]):
+        return f"{_words(value[-1])}, in the final stage alone"
     if isinstance(value, list) and value:
         return f"{_words(value[-1])} in the final stage, {_words(value[0])} before"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -139,7 +139,7 @@ def _fixed(found: Sensitivity, result: Result) -> str:
     free = [d for d in found.directions if d.left > _FREE]
     said = (
         f"The data fix {len(fixed)} of {result.prior.dim} independent combinations of the parameters to less than half "
-        f"of their prior spread and leave {len(free)} as they were."
+        f"of their prior spread and leave {len(free) or 'none'} as they were."
     )
     if len(result.modes) > 1:
         said += " There are several modes: the spread between them counts too."

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tbq.report import diagnostics, fit, influence, pairs, parts, plots, style, summary
+from tbq.report.finding import Finding
 from tbq.report.history import account, calculation, explorer
 from tbq.report.left_out import left_out
 from tbq.report.parts import Pictures, paragraph, section, table
@@ -107,11 +108,10 @@ def _modes(result: Result) -> str:
     )
 
 
-def _trust(result: Result, found: Iterable[diagnostics.Finding], draw: Pictures) -> str:
+def _trust(result: Result, found: Iterable[Finding], draw: Pictures) -> str:
     items = [
-        f'<li class="{"ok" if f.ok else "bad"}"><b>{html.escape(f.name)}</b>{html.escape(f.sentence)} '
-        f'<span class="soft">({f.value:.3g}; the limit is {f.threshold:g})</span>'
-        + ("" if f.ok else f'<span class="advice">{html.escape(f.advice)}</span>')
+        f'<li class="{"ok" if f.ok else "bad"}"><b>{html.escape(f.name)}</b>{html.escape(f.sentence)}'
+        + ("" if f.ok else f'<span class="advice">{parts.with_code(f.advice)}</span>')
         + "</li>"
         for f in found
     ]

@@ -106,6 +106,11 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{mark}>{html.escape(printable(text))}</p>" if text else ""
 
 
+def with_code(text: str) -> str:
+    """Text in which commands stand between backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(printable(text)))
+
+
 def details(title: str, *content: str, on_paper: bool = True) -> str:
     """For those who open it. On paper it is open, or left out where it would fill pages that nobody reads."""
     kind = "" if on_paper else ' class="screen"'

@@ -44,9 +44,11 @@ __all__ = [
 _GRID = 201
 _NODES = 128  # posterior draws that an acquisition function is averaged over: double sums cost their square
 _MOST_NUMBERS = 8  # on the bars of the stages
+_HUGE = 1e150  # whose square is still a float
 _LARGEST_LOG = 700.0  # whose exponential is still a float
 FINAL = "final, ± 2 sd of all errors"
 _USUAL = 0.9  # quantile of the bands that the picture of the convergence shows whole: one run may surprise for a while
+_BESIDE = 2.0  # times the evidences' own range that a band may add on either side: a wider one goes out of the picture
 _FAR = 3.0  # times as far off as most evidences of the stages: beyond that they are out of the picture
 _LINEAR = 5.0  # nats below the best run that are drawn to scale; what lies deeper is on a logarithmic one
 _FLOOR = -8.0  # nats below its maximum where the picture of an acquisition function ends
@@ -110,7 +112,9 @@ def convergence(result: Result, axes: Axes) -> Axes:
     n = np.array([r.n_evaluations for r in records])
     log_evidence = np.array([r.log_evidence for r in records])
     sd = np.minimum([r.error for r in records], _LARGEST_LOG)
-    axes.fill_between(n, log_evidence - sd, log_evidence + sd, color=SKY, alpha=0.4, lw=0, label="± 1 sd then")
+    own = np.minimum(sd, np.sqrt(np.log1p(np.square(np.minimum([r.cov for r in records], _HUGE)))))
+    for band, alpha, label in ((sd, 0.3, "with what may be hidden"), (own, 0.6, "± 1 sd of the surrogate")):
+        axes.fill_between(n, log_evidence - band, log_evidence + band, color=SKY, alpha=alpha, lw=0, label=label)
     axes.plot(n, log_evidence, color=BLUE, lw=1.5, marker="o", ms=3)
     axes.axhline(result.log_evidence, color=INK, lw=1, ls="--")
     end = {"fmt": "D", "ms": 4, "color": ORANGE, "capsize": 3, "label": FINAL, "zorder": 3}
@@ -119,7 +123,8 @@ def convergence(result: Result, axes: Axes) -> Axes:
     off = np.abs(log_evidence - result.log_evidence)
     near = off <= _FAR * np.quantile(off, _USUAL, method="lower")
     ends = [*log_evidence[near], result.log_evidence - 2.0 * known, result.log_evidence + 2.0 * known]
-    air = 0.05 * np.ptp(ends) + max(1.1 * float(np.quantile(sd, _USUAL)), 1e-6, 8.0 * np.spacing(np.abs(ends).max()))
+    usual = min(1.1 * float(np.quantile(sd, _USUAL)), _BESIDE * max(float(np.ptp(ends)), known))
+    air = 0.05 * np.ptp(ends) + max(usual, 1e-6, 8.0 * np.spacing(np.abs(ends).max()))
     axes.set_ylim(min(ends) - air, max(ends) + air)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()

@@ -16,7 +16,7 @@ from tbq.common.words import duration, nats, printable, value_and_sd
 from tbq.evidence.moments import mean_and_sd
 from tbq.problem.evaluation import Status
 from tbq.report import diagnostics
-from tbq.report.diagnostics import Finding
+from tbq.report.finding import Finding
 from tbq.result.modes import maximum
 from tbq.result.result import Result
 

@@ -52,6 +52,11 @@ class Mode:
     best_run: Evaluation | None  # of highest posterior density; None where no run came near
     rows: IntArray  # of ``result.samples`` that belong to it
 
+    def __repr__(self) -> str:
+        where = ", ".join(f"{c:.4g} ± {w:.2g}" for c, w in zip(self.centre, self.width, strict=True))
+        best = "no run near" if self.best_run is None else f"best run {self.best_run.id}"
+        return f"<Mode: {100 * self.mass:.0f} % of the posterior at ({where}); {best}>"
+
 
 def find(result: Result) -> tuple[Mode, ...]:
     """The modes of a result, the heaviest first; none where nothing was learned."""

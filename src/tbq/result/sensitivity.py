@@ -12,7 +12,7 @@ the points: the intervals hold what the surrogate does not know and the error of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,6 +46,7 @@ _PAIRS = 2**12  # of the total indices of all parameters together
 _FEWEST_PAIRS = 2**8
 _INSIDE = 16  # points of a bin
 _MOST_OUTPUTS = 60  # evenly chosen of more
+_LISTED = 4  # parameters or quantities in a line
 _LEVELS = (0.05, 0.95)
 _CONSTANT = 1e-10  # of its size, the range of a quantity that does not vary
 _REACH = 4.5  # standard deviations of a conditional density that are looked at
@@ -67,6 +68,17 @@ class Indices:
     total: Array  # (q, d)
     total_interval: Array  # (2, q, d)
 
+    def __repr__(self) -> str:
+        return f"<Indices over the {self.over} of {', '.join(_shortened(self.quantities))}; {self.largest()}>"
+
+    def largest(self) -> str:
+        """Total indices of the last quantity, which is the log-likelihood."""
+        row, (low, high) = self.total[-1], self.total_interval[:, -1]
+        some = [f"{name} {row[i]:.2f} ({low[i]:.2f} to {high[i]:.2f})" for i, name in enumerate(self.parameters)]
+        return f"total of the {self.quantities[-1]}: " + ", ".join(
+            _shortened([some[i] for i in np.argsort(-row, kind="stable")])
+        )
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -75,6 +87,9 @@ class Direction:
     left: float  # posterior by prior standard deviation
     weights: Array  # (d,): of the parameters in prior standard deviations; unit length, the largest positive
     words: str
+
+    def __repr__(self) -> str:
+        return f"<Direction: {self.words}, {self.left:.3g} of its prior spread left>"
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,14 @@ class Sensitivity:
     posterior: Indices
     directions: tuple[Direction, ...]  # what is fixed best comes first
     correlation: Array  # (d, d) of the posterior
+
+    def __repr__(self) -> str:
+        return f"<Sensitivity of {len(self.prior.quantities)} quantities; over the prior, {self.prior.largest()}>"
+
+
+def _shortened(words: Sequence[str]) -> list[str]:
+    """As many as are read at a glance."""
+    return [*words[:_LISTED], *([f"and {len(words) - _LISTED} more"] if len(words) > _LISTED else [])]
 
 
 def sensitivity(result: Result, seed: int = 0) -> Sensitivity:
@@ -155,7 +178,7 @@ def _summarised(found: list[list[tuple[Array, Array]]]) -> tuple[Array, Array]:
     """Means over functions, and intervals from halves of the points."""
     whole = np.array([[whole.mean() for whole, _ in row] for row in found])
     interval = np.moveaxis(np.array([[np.quantile(half, _LEVELS) for _, half in row] for row in found]), 2, 0)
-    interval = np.clip(interval, 0.0, None)
+    interval = np.clip(interval, 0.0, 1.0)  # as the indices are; their estimates by halves of the points may leave it
     return np.clip(whole, interval[0], interval[1]), interval
 
 

@@ -223,7 +223,7 @@ def _constant(outputs: Array, likelihood: GaussianLikelihood | None) -> Iterator
         what = "log-likelihood" if likelihood is None else "outputs"
         yield f"Runs at {len(outputs)} different theta gave the same {what}: does the simulator read its parameters?"
     elif same.any():
-        yield f"{_named(same)} the same at {len(outputs)} different theta: is it computed from them?"
+        yield f"{_named(same, likelihood)} the same at {len(outputs)} different theta: is it computed from them?"
 
 
 def _changed(first: Seen, again: Seen, outputs: Array, short: bool) -> Iterator[str]:
@@ -280,10 +280,8 @@ def _far_from_data(runs: Sequence[Seen], likelihood: GaussianLikelihood) -> Iter
     low, high = outputs.min(axis=0) - _OUTSIDE * spread, outputs.max(axis=0) + _OUTSIDE * spread
     outside = (likelihood.observed < low) | (likelihood.observed > high)
     if outside.any():
-        yield (
-            f"{_named(outside, 'datum', 'data')} far outside what the prior predicts: are units, the order of outputs "
-            "and the prior right?"
-        )
+        data = _named(outside, likelihood, "datum", "data")
+        yield f"{data} far outside what the prior predicts: are units, the order of outputs and the prior right?"
     elif np.nanmax(np.abs(likelihood.whiten(outputs)), axis=1).min() > _FAR:
         yield (
             f"All runs are very far from the data, more than {_FAR:g} standard deviations of the noise. Are units and "
@@ -291,8 +289,11 @@ def _far_from_data(runs: Sequence[Seen], likelihood: GaussianLikelihood) -> Iter
         )
 
 
-def _named(mask: Array, one: str = "output", many: str = "outputs") -> str:
-    numbers = [str(i + 1) for i in np.flatnonzero(mask)]
+def _named(mask: Array, likelihood: GaussianLikelihood | None, one: str = "output", many: str = "outputs") -> str:
+    """Outputs or data by their names, or counted where they have none."""
+    known = likelihood is not None and len(likelihood.names) == len(mask)
+    names = likelihood.names if likelihood is not None and known else range(1, len(mask) + 1)
+    numbers = [str(names[i]) for i in np.flatnonzero(mask)]
     if len(numbers) == 1:
         return f"{one.capitalize()} {numbers[0]} is"
     more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""

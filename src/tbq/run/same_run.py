@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tbq.common.errors import TbqError
+from tbq.problem.evaluation import Status
+from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.records import Plain, prior_record, same_prior
 from tbq.problem.settings import Settings
@@ -15,6 +17,8 @@ from tbq.run.contents import Contents
 from tbq.run.header import FORMAT, plain
 
 STEERED = ("tolerance", "max_evaluations")  # options that a run may go on with another value of
+_LOOKED_AT = 3  # runs whose outputs are judged anew
+_ROUNDING = 1e-6  # of a log-likelihood, between machines
 _FOLLOWING = ("otherwise", "check_runs", "climb", "strictness", "thinned", *STEERED)  # from the others; not compared
 
 
@@ -26,6 +30,7 @@ def check_same(
     version: str,
     path: Path,
     noise: Prior | None = None,
+    likelihood: Any = None,
 ) -> None:
     """Refuse to go on with a run that is not the one the journal is of."""
     header = contents.header
@@ -43,6 +48,31 @@ def check_same(
             path,
             f"it was written by an engine that was tuned otherwise ({', '.join(tuned)}), and replays only with that",
         )
+    check_data(contents, likelihood, path)
+
+
+def check_data(contents: Contents, likelihood: Any, path: Path) -> None:
+    """Refuse other data or another noise: stored log-likelihoods would be of the old ones, new ones of the new."""
+    if not isinstance(likelihood, GaussianLikelihood):
+        return
+    runs = [e for e in contents.fine if e.status is Status.OK and e.outputs is not None]
+    for e in runs[:_LOOKED_AT]:
+        assert e.outputs is not None
+        expected = len(likelihood.observed)
+        if len(e.outputs) != expected:
+            raise _other_data(path, f"its runs have {len(e.outputs)} outputs, these data {expected}")
+        was, now = e.log_likelihood, float(likelihood.from_outputs(e.theta, e.outputs))
+        if not abs(now - was) <= _ROUNDING * max(1.0, abs(was)):
+            judged = f"the outputs of run {e.id} had the log-likelihood {was:.6g}, and have {now:.6g} now"
+            raise _other_data(path, judged)
+
+
+def _other_data(path: Path, why: str) -> TbqError:
+    go_on = f"journal='another' and warm_start={str(path.parent)!r}"
+    return TbqError(
+        f"journal: {path} was made with other data or another noise: {why}. Give those again; its runs are judged by "
+        f"new ones in a new run, with {go_on}"
+    )
 
 
 def is_steered(contents: Contents, settings: Settings) -> bool:

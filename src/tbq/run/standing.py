@@ -26,6 +26,11 @@ from tbq.run.header import Record
 
 _EARLIER = "earlier"  # origin of runs that a warm start brought along
 _THEN = "; then γ rises"
+_ENDED = {
+    Stop.CONVERGED: "converged",
+    Stop.BUDGET: "not converged",
+    Stop.NOTHING_LEARNED: "nothing learned",
+}
 _LEARNING = "what these runs say: it is being learned"
 
 
@@ -179,7 +184,7 @@ class Standing:
     def state(self, now: float) -> str:
         """One word or two for a heading."""
         if self.stop is not None:
-            return "converged" if self.stop is Stop.CONVERGED else "ended"
+            return _ENDED.get(self.stop, "ended")
         if self.outage:
             return "waiting" if self.live and self.next_try is not None else "paused"
         return "running" if self.live else "interrupted"
