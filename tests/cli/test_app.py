@@ -388,11 +388,18 @@ def test_status_and_resume_say_when_there_is_nothing(tmp_path):
 
 
 def test_status_says_how_to_go_on(tmp_path):
-    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path, seed=0) as session:
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path / "asked", seed=0) as session:
+        session.ask(2)
+        by_hand = "waits to be told of 2 points that are out"
+    assert f"{by_hand}; tbq.Session goes on with it" in cli("status", tmp_path / "asked").output
+    (tmp_path / "asked/case.toml").touch()
+    assert f"{by_hand}; `tbq ask {tmp_path}/asked --again` lists them" in "".join(status.lines(tmp_path / "asked"))
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path / "run", seed=0) as session:
         session.ask()
-    assert "was interrupted; the same call of tbq.infer goes on with it" in cli("status", tmp_path).output
-    (tmp_path / "case.toml").touch()
-    assert f"was interrupted; `tbq resume {tmp_path}` goes on with it" in "".join(status.lines(tmp_path))
+        session.note_begin(1, 1)
+    assert "was interrupted; the same call of tbq.infer goes on with it" in cli("status", tmp_path / "run").output
+    (tmp_path / "run/case.toml").touch()
+    assert f"was interrupted; `tbq resume {tmp_path}/run` goes on with it" in "".join(status.lines(tmp_path / "run"))
 
 
 def test_durations():

@@ -86,7 +86,7 @@ class Output:
     def _interpolated(self, found: Found, own: Found) -> Found:
         """The history at the coordinates that are wanted."""
         at, wanted = own.values, np.asarray(self.coordinates, dtype=float)
-        if len(at) != len(found.values):
+        if len(at) != len(found.values) or not len(at):
             raise OutputError(
                 f"the history has {len(found.values)} numbers and {len(at)} coordinates: {_shown(found)}; {_shown(own)}"
             )
@@ -103,5 +103,8 @@ class Output:
 
 
 def _shown(found: Found) -> str:
-    pairs = [f"{v:g} ({place})" for v, place in zip(found.values, found.places, strict=True)]
-    return ", ".join(pairs if len(pairs) <= _SHOWN else [*pairs[: _SHOWN - 1], "...", pairs[-1]]) or "nothing"
+    n = len(found.values)
+    pairs = [
+        f"{found.values[i]:g} ({found.places[i]})" for i in range(n) if n <= _SHOWN or i in (*range(_SHOWN - 1), n - 1)
+    ]
+    return ", ".join(pairs if n <= _SHOWN else [*pairs[:-1], "...", pairs[-1]]) or "nothing"
