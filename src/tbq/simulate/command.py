@@ -21,6 +21,7 @@ import numpy as np
 from tbq.common.arguments import check_timeout
 from tbq.common.errors import ArgumentError, ProgramUnavailableError, SimulatorError
 from tbq.common.types import Array
+from tbq.common.words import described
 from tbq.simulate.execute import SHELL, execute, tail
 from tbq.simulate.licences import Licences
 from tbq.simulate.outputs import Output
@@ -117,10 +118,13 @@ class CommandModel:
 
     def __call__(self, theta: Array) -> Array:
         """Outputs at theta, in the order of the file."""
-        if self.folder is None:
-            directory = Path(tempfile.mkdtemp(prefix="tbq-run-")).resolve()
-        else:
-            directory = new_directory(_here(self.folder))
+        try:
+            if self.folder is None:
+                directory = Path(tempfile.mkdtemp(prefix="tbq-run-")).resolve()
+            else:
+                directory = new_directory(_here(self.folder))
+        except OSError as error:
+            raise ProgramUnavailableError(f"no directory can be made for the run: {described(error)}") from error
         outputs = self.run(theta, directory)
         if not self.keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -154,6 +158,10 @@ class CommandModel:
             return np.concatenate([output.read(directory) for output in self._outputs])
         except SimulatorError as error:
             raise type(error)(f"{error}{tail(directory)}\nIts directory is kept: {directory}") from error
+        except OSError as error:  # the disk, or somebody who took a template away
+            raise ProgramUnavailableError(
+                f"the files of the run cannot be read or written: {described(error)}"
+            ) from error
 
     def inputs(self, theta: Array) -> dict[str, str]:
         """The templates as they are filled in at theta, by the names of their files."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, overload
 import numpy as np
 
 from tbq.common.arguments import floats
-from tbq.common.errors import ArgumentError, MissingDependencyError, OutputError
+from tbq.common.errors import ArgumentError, MissingDependencyError, OutputError, Transient
 from tbq.common.types import Array
 from tbq.common.words import described, one_line
 from tbq.simulate.textfiles import check_room, check_there, flatten, read_text, to_number, words_of
@@ -246,10 +246,10 @@ class Function:
         name = getattr(self.function, "__name__", "the function")
         try:
             value = self.function(directory)
-        except OutputError:
+        except (OutputError, Transient):
             raise
         except Exception as error:
-            raise OutputError(f"{name} failed with {described(error)}") from error
+            raise OutputError(f"{name} failed with {one_line(described(error))}") from error
         try:
             values = floats(value).ravel()
         except Exception as error:

@@ -29,7 +29,7 @@ from tbq.common.types import Array
 from tbq.simulate.textfiles import flatten
 
 _QUESTION_TIMEOUT = 10.0  # seconds for the questions a server answers without running the model
-_BUSY = (502, 503, 504)  # answers of gateways and load balancers that pass
+_BUSY = (408, 429, 502, 503, 504)  # answers of gateways and load balancers that pass
 _ELSEWHERE = (301, 302, 303, 307, 308)  # redirects
 _MOST = 256 * 2**20  # bytes of an answer: ten million numbers
 _SEEN = 4096  # bytes of an error that are looked at
