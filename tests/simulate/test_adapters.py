@@ -69,7 +69,7 @@ def test_a_format_that_does_not_exist_is_refused():
     ("name", "text", "pattern", "expected"),
     [
         ("a.txt", "1 2.5\n# 7\n-3e-2 # 8\n", None, [1, 2.5, -0.03]),
-        ("a.csv", "1,2;3\n", None, [1, 2, 3]),
+        ("a.csv", "1, 2;3\n", None, [1, 2, 3]),
         ("fortran.out", " 1.25D+03 -2.D-1 3d2", None, [1250, -0.2, 300]),
         ("a.json", '{"f": [1, 2.5], "g": 3}', None, [1, 2.5, 3]),
         ("log", "f1 = 3.1 Hz\nstep 4\nf2 = 9.8 Hz\n", r"^f\d = (\S+)", [3.1, 9.8]),

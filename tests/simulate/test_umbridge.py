@@ -292,6 +292,21 @@ def test_an_endless_answer_is_cut_off(raw, monkeypatch):
         client._request(raw(flood), b"{}", 20.0)
 
 
+@pytest.mark.parametrize("part", [b"[],", b"0,", b"{},"])
+def test_an_answer_of_too_many_parts_is_not_unpacked(raw, monkeypatch, part):
+    monkeypatch.setattr(client, "_MOST_PARTS", 1000)
+    url = raw(lambda c: (c.recv(65536), c.sendall(answer(b'{"output": [[' + part * 1001 + b"0]]}"))))
+    with pytest.raises(errors.OutputError, match="answered more than 1000 numbers and lists"):
+        client._request(url, b"{}", 20.0)
+
+
+@pytest.mark.parametrize("code", [408, 429, 502, 503, 504])
+def test_a_gateway_that_is_busy_is_an_outage(raw, code):
+    url = raw(lambda c: (c.recv(65536), c.sendall(b"HTTP/1.1 %d x\r\nContent-Length: 0\r\n\r\n" % code)))
+    with pytest.raises(errors.ServerUnreachableError, match=f"answered {code}"):
+        client._request(url, b"{}", 20.0)
+
+
 @pytest.mark.parametrize(
     "info", ["{}", '{"models": "forward"}', '{"models": [1]}', '{"models": {"m": 1}}', '{"models": null}']
 )
