@@ -254,7 +254,7 @@ def _module(tmp_path):
 STUCK = COUNT.replace("return", "time.sleep(60 if len(Path('calls').read_text()) == 15 else 0); return")
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=120):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -279,7 +279,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(spring, tmp_path, h
         refused = cli("resume", tmp_path / "stopped")
         assert "is in use by another run" in refused.output
         process.send_signal(how)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     if how != signal.SIGKILL:
         assert process.returncode == 130
         assert "Interrupted. All finished runs are safe; `tbq resume stopped` goes on." in said

@@ -284,6 +284,26 @@ def test_the_seed_of_a_journal_is_kept(tmp_path):
     tbq.Session(PRIOR, journal=tmp_path, **options).close()  # the refusal gave the lock back
 
 
+@pytest.mark.parametrize(
+    ("data", "noise", "message"),
+    [
+        ([0.5, 1.1], 0.2, "it is of other data, or of another noise: the log-likelihood of run 0 was"),
+        ([0.5, 1.0], 0.21, "it is of other data, or of another noise: the log-likelihood of run 0 was"),
+        ([0.5, 1.0], stats.halfnorm(scale=0.2), "the noise had no parameters"),
+        ([0.5, 1.0, 1.0], 0.2, "it is of another run: its runs have 2 outputs, and there are 3 data"),
+    ],
+)
+def test_a_journal_is_gone_on_with_for_the_data_that_it_is_of(tmp_path, data, noise, message):
+    first = tbq.GaussianLikelihood(lambda theta: theta, [0.5, 1.0], 0.2)
+    with tbq.Session(PRIOR, likelihood=first, journal=tmp_path, **OPTIONS) as session:
+        for p in session.ask(2):
+            session.tell(p.id, log_likelihood=first(p.theta), outputs=p.theta)
+    tbq.Session(PRIOR, likelihood=first, journal=tmp_path, **OPTIONS).close()
+    other = tbq.GaussianLikelihood(lambda theta: theta, data, noise)
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.Session(PRIOR, likelihood=other, journal=tmp_path, **OPTIONS)
+
+
 def _lines(folder):
     return len([line for line in (folder / journal.FILE).read_bytes().splitlines() if b'"begin"' not in line])
 

@@ -7,7 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tbq.common.errors import TbqError
+from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.records import Plain, prior_record, same_prior
 from tbq.problem.settings import Settings
@@ -15,6 +18,8 @@ from tbq.run.contents import Contents
 from tbq.run.header import FORMAT, plain
 
 STEERED = ("tolerance", "max_evaluations")  # options that a run may go on with another value of
+_COMPARED = 3  # runs whose log-likelihood is computed again
+_DIGITS = 1e-6  # to which it is the same, where the noise was integrated over too
 _FOLLOWING = ("otherwise", "check_runs", "climb", "strictness", *STEERED)  # from the others; not compared
 
 
@@ -26,6 +31,7 @@ def check_same(
     version: str,
     path: Path,
     noise: Prior | None = None,
+    likelihood: Any = None,
 ) -> None:
     """Refuse to go on with a run that is not the one the journal is of."""
     header = contents.header
@@ -43,6 +49,25 @@ def check_same(
             path,
             f"it was written by an engine that was tuned otherwise ({', '.join(tuned)}), and replays only with that",
         )
+    _check_data(contents, likelihood, path)
+
+
+def _check_data(contents: Contents, likelihood: Any, path: Path) -> None:
+    """Refuse other data or another noise: outputs that the journal has must give the log-likelihood that it has."""
+    if not isinstance(likelihood, GaussianLikelihood):
+        return
+    runs = [e for e in contents.fine if e.outputs is not None and np.isfinite([*e.outputs, e.log_likelihood]).all()]
+    for e in runs[:_COMPARED]:
+        if e.outputs is None or len(e.outputs) != len(likelihood.observed):
+            raise _refused(
+                path,
+                f"it is of another run: its runs have {np.size(e.outputs)} outputs, and there are "
+                f"{len(likelihood.observed)} data",
+            )
+        now = likelihood.from_outputs(e.theta, e.outputs)
+        if not np.isclose(now, e.log_likelihood, rtol=_DIGITS, atol=_DIGITS):
+            was = f"the log-likelihood of run {e.id} was {e.log_likelihood:.7g}, is {now:.7g}"
+            raise _refused(path, f"it is of other data, or of another noise: {was}")
 
 
 def is_steered(contents: Contents, settings: Settings) -> bool:

@@ -135,7 +135,7 @@ class Session:
         contents = self._journal.contents if self._journal else None
         try:
             if self._journal and contents:
-                check_same(contents, prior, settings, seed, version, self._journal.path, noise)
+                check_same(contents, prior, settings, seed, version, self._journal.path, noise, likelihood)
                 begun = settings.with_limits_of(settings_of(contents.header["settings"]))
                 self.state = start(prior, begun, contents.header["seed"], known_of(contents.header), likelihood)
                 self._clock, self._found = Clock.of(contents).paused(), contents.found
