@@ -124,6 +124,8 @@ def _table(path: Path, column: str | None) -> tuple[list[Cell], list[list[Cell]]
     separator = _separator(text)
     rows = _rows(text, separator, path)
     header = _header(rows, separator, column, path)
+    if rows and not header:
+        _check_commas(text, path)
     if not rows:
         raise ArgumentError(f"{path.name} has no numbers")
     width = len(header or rows[0])
@@ -174,6 +176,17 @@ def _rows(text: str, separator: str, path: Path) -> list[list[Cell]]:
     if width > 1 and all(row[width - 1 :] == [(row[0][0], "")] for row in rows):  # or of all
         rows = [row[:-1] for row in rows]
     return rows
+
+
+def _check_commas(text: str, path: Path) -> None:
+    """Refuse a table without a header that may as well be one column of decimal commas."""
+    lines = [(i, line.strip()) for i, line in enumerate(text.splitlines(), 1)]
+    lines = [(i, line) for i, line in lines if line and not line.startswith("#")]
+    if all(_DECIMAL_COMMA.fullmatch(line) for _, line in lines):
+        raise ArgumentError(
+            f"{path.name}, line {lines[0][0]}: {lines[0][1][:40]!r} may be one number or two; name the columns in a first "
+            "line, or write a blank between the two"
+        )
 
 
 def _header(rows: list[list[Cell]], separator: str, column: str | None, path: Path) -> list[Cell]:
