@@ -45,6 +45,8 @@ class Output:
     def __post_init__(self) -> None:
         if any(isinstance(i, bool) or not isinstance(i, int) or i == 0 for i in self._taken or [1]):
             raise ArgumentError(f"{self.name}: take must be counted from 1, or from -1 backwards; got {self.take!r}")
+        if self.count is not None and self.take is not None and len(self._taken or ()) != self.count:
+            raise ArgumentError(f"{self.name}: take names {len(self._taken or ())} numbers; {self.count} were observed")
         if self.against is not None and not len(() if self.coordinates is None else self.coordinates):
             raise ArgumentError(f"{self.name}: against needs coordinates, at which the history is wanted")
 
