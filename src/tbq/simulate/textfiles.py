@@ -184,8 +184,8 @@ def _check_commas(text: str, path: Path) -> None:
     lines = [(i, line) for i, line in lines if line and not line.startswith("#")]
     if all(_DECIMAL_COMMA.fullmatch(line) for _, line in lines):
         raise ArgumentError(
-            f"{path.name}, line {lines[0][0]}: {lines[0][1][:40]!r} may be one number or two; name the columns in a first "
-            "line, or write a blank between the two"
+            f"{path.name}, line {lines[0][0]}: {lines[0][1][:40]!r} may be one number or two; name the columns in a "
+            "first line, or write a blank between the two"
         )
 
 
