@@ -58,10 +58,11 @@ def _check_data(contents: Contents, likelihood: Any, path: Path) -> None:
         return
     runs = [e for e in contents.fine if e.outputs is not None and np.isfinite([*e.outputs, e.log_likelihood]).all()]
     for e in runs[:_COMPARED]:
-        if e.outputs is None or len(e.outputs) != len(likelihood.observed):
+        assert e.outputs is not None
+        if len(e.outputs) != len(likelihood.observed):
             raise _refused(
                 path,
-                f"it is of another run: its runs have {np.size(e.outputs)} outputs, and there are "
+                f"it is of another run: its runs have {len(e.outputs)} outputs, and there are "
                 f"{len(likelihood.observed)} data",
             )
         now = likelihood.from_outputs(e.theta, e.outputs)
