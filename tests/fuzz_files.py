@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 import tbq
 
@@ -59,7 +60,7 @@ NAMES = [
 
 
 def corpus(folder):
-    """Files of every kind: log-likelihoods with a border and without, outputs, a posterior as prior."""
+    """Files of every kind: log-likelihoods with a border and without, outputs, unknown noise, a posterior as prior."""
     first = tbq.load(ASSET)
     options = {"algorithm": "bq", "seed": 0, "max_evaluations": 14, "population": 200, "progress": False}
 
@@ -70,10 +71,28 @@ def corpus(folder):
     outputs = tbq.infer(tbq.GaussianLikelihood(np.cumsum, [0.4, 1.2], [0.3, 0.4]), first.prior, **options)
     chained = tbq.infer(log_likelihood, outputs.as_prior(), **options)
     files = [ASSET.read_bytes()]
-    for result in (plain, outputs, chained):
+    for result in (plain, outputs, chained, noisy(first.prior, **options)):
         result.save(folder / "whole.tbq")
         files.append((folder / "whole.tbq").read_bytes())
     return files
+
+
+def noisy(prior, **options):
+    """Two fidelities, groups of correlated noise that is not known, gaps, a discrepancy."""
+    t = np.linspace(0.0, 1.0, 6)
+    likelihood = tbq.GaussianLikelihood(
+        lambda theta: theta[0] + theta[1] * np.exp(-t),
+        [1.0, 0.9, 0.6, 0.5, np.nan, 0.4],
+        {"early": stats.halfnorm(0, 0.2), "late": 0.1},
+        groups={"early": slice(0, 3), "late": slice(3, 6)},
+        coordinates=t,
+        correlation=tbq.Exponential(stats.uniform(0.1, 1.0)),
+        discrepancy=tbq.Discrepancy(stats.halfnorm(0, 0.1), 0.5),
+        relative=0.02,
+        coarse=lambda theta: theta[0] + theta[1] * (1.0 - t),
+        cost=0.05,
+    )
+    return tbq.infer(likelihood, prior, **options)
 
 
 # --- mutations: of bytes, of the text, of arrays, of the zip file ---------------------------------------------------

@@ -254,7 +254,7 @@ def _module(tmp_path):
 STUCK = COUNT.replace("return", "time.sleep(60 if len(Path('calls').read_text()) == 15 else 0); return")
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=120):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -279,7 +279,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(spring, tmp_path, h
         refused = cli("resume", tmp_path / "stopped")
         assert "is in use by another run" in refused.output
         process.send_signal(how)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     if how != signal.SIGKILL:
         assert process.returncode == 130
         assert "Interrupted. All finished runs are safe; `tbq resume stopped` goes on." in said
@@ -388,11 +388,18 @@ def test_status_and_resume_say_when_there_is_nothing(tmp_path):
 
 
 def test_status_says_how_to_go_on(tmp_path):
-    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path, seed=0) as session:
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path / "asked", seed=0) as session:
+        session.ask(2)
+        by_hand = "waits to be told of 2 points that are out"
+    assert f"{by_hand}; tbq.Session goes on with it" in cli("status", tmp_path / "asked").output
+    (tmp_path / "asked/case.toml").touch()
+    assert f"{by_hand}; `tbq ask {tmp_path}/asked --again` lists them" in "".join(status.lines(tmp_path / "asked"))
+    with tbq.Session(tbq.Prior({"x": stats.norm()}), journal=tmp_path / "run", seed=0) as session:
         session.ask()
-    assert "was interrupted; the same call of tbq.infer goes on with it" in cli("status", tmp_path).output
-    (tmp_path / "case.toml").touch()
-    assert f"was interrupted; `tbq resume {tmp_path}` goes on with it" in "".join(status.lines(tmp_path))
+        session.note_begin(1, 1)
+    assert "was interrupted; the same call of tbq.infer goes on with it" in cli("status", tmp_path / "run").output
+    (tmp_path / "run/case.toml").touch()
+    assert f"was interrupted; `tbq resume {tmp_path}/run` goes on with it" in "".join(status.lines(tmp_path / "run"))
 
 
 def test_durations():

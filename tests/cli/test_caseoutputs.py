@@ -73,6 +73,17 @@ def test_the_resolved_case_is_the_same_and_can_be_read_again(case, tmp_path):
     assert load(tmp_path / "again.toml") == c
 
 
+def test_a_resolved_case_with_gaps_can_be_read_again(case, tmp_path):
+    c = case(("observed = [1.0, 3.5]", "observed = [nan, 3.5]")).resolved(seed=3)
+    (tmp_path / "again.toml").write_text(c.to_toml())
+    np.testing.assert_array_equal(load(tmp_path / "again.toml").data.observed, [1.4, np.nan, 3.5, 1.0, -1.0])
+
+
+def test_as_many_numbers_are_taken_as_were_observed(case):
+    with pytest.raises(CaseError, match=r"f: take names 2 numbers; 1 were observed"):
+        case(('unit = "Hz"', "take = [1, 2]"))
+
+
 def test_a_scale_beside_outputs_stays_in_the_data(case):
     c = case(
         ("a = {", 's = {distribution = "uniform", low = 1, high = 2}\na = {'),

@@ -1,15 +1,15 @@
 """Runs that are made elsewhere: ``tbq ask``, ``tell`` and ``fail`` are one session, however many processes it is in."""
 
 import json
-import subprocess
-import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import tbq
+from tbq.cli import telling
 from tbq.cli.app import app
 from tbq.cli.casefile import load
 from tbq.run import journal
@@ -114,7 +114,7 @@ def test_outputs_come_in_any_form(tbq_command, tmp_path):
     points = tbq_command("ask", tbq_command.folder, "--case", tbq_command.case, "-n", "3", "--json")["points"]
     (tmp_path / "o.json").write_text("[1.0, [0.5, 2.0]]")
     tbq_command("tell", tbq_command.folder, 0, "--outputs", tmp_path / "o.json")
-    (tmp_path / "o.csv").write_text("1.0, 0.5\n2.0\n")
+    (tmp_path / "o.csv").write_text("1.0, 0.5\n2.0\n", encoding="utf-16")  # as Windows' shell does
     tbq_command("tell", tbq_command.folder, 1, "--outputs", tmp_path / "o.csv")
     missing = '{"u": [null, 2.0], "f": 1.0}'
     told = tbq_command("tell", tbq_command.folder, 2, "--outputs", "-", "--json", stdin=missing)
@@ -131,6 +131,14 @@ def test_outputs_come_in_any_form(tbq_command, tmp_path):
         (["tell", "FOLDER", "0"], "the case has data: give --outputs FILE, and no --log-likelihood"),
         (["tell", "FOLDER", "0", "--outputs", "gone.json"], "--outputs: gone.json cannot be read"),
         (["tell", "FOLDER", "0", "--outputs", "o.json"], "must be an object of f, u; got an object of f, w"),
+        (["tell", "FOLDER", "0", "--outputs", "n.json"], "f has 2 numbers, and 1 were observed"),
+        (["tell", "FOLDER", "0", "--outputs", "b.json"], "b.json must hold numbers: true and false are none"),
+        (["tell", "FOLDER", "0", "--outputs", "huge.json"], "huge.json must hold numbers: int too large"),
+        (["tell", "FOLDER", "0", "--outputs", "deep.json"], "deep.json is not JSON: maximum recursion depth"),
+        (["tell", "FOLDER", "0", "--outputs", "comma.txt"], "comma.txt, line 1: '1,5' may be one number or two"),
+        (["tell", "FOLDER", "0", "--outputs", "bytes.txt"], "bytes.txt, line 1: this is not UTF-8"),
+        (["tell", "FOLDER", "0", "--outputs", "."], "--outputs: . cannot be read: [Errno 21]"),
+        (["tell", "FOLDER", "0", "--outputs", "3.txt", "--seconds", "inf"], "seconds must be a finite number"),
         (["tell", "FOLDER", "0", "--outputs", "o.txt"], "o.txt has 2 numbers, and the data 3"),
         (["tell", "FOLDER", "0", "--outputs", "x.txt"], "x.txt must hold numbers: could not convert string"),
         (["fail", "FOLDER", "3"], "point 3 is not out; these are: 0"),
@@ -141,8 +149,11 @@ def test_outputs_come_in_any_form(tbq_command, tmp_path):
 def test_what_cannot_be_told_is_refused_and_changes_nothing(tbq_command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     tbq_command("ask", tbq_command.folder, "--case", tbq_command.case, "--json")
-    for name, text in {"o.json": '{"f": 1, "w": 2}', "o.txt": "1 2", "x.txt": "1 2 x"}.items():
+    files = {"o.json": '{"f": 1, "w": 2}', "o.txt": "1 2", "x.txt": "1 2 x", "3.txt": "1 2 3", "comma.txt": "1,5;2"}
+    files |= {"n.json": '{"f": [1, 2], "u": 3}', "b.json": "[true, 1, 2]", "huge.json": f"[{10**400}, 1, 2]"}
+    for name, text in {**files, "deep.json": "[" * 10**5}.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "bytes.txt").write_bytes(b"1 2 \xff")
     before = (tbq_command.folder / journal.FILE).read_bytes()
     arguments = [str(tbq_command.folder) if a == "FOLDER" else a for a in arguments]
     assert message in " ".join(tbq_command(*arguments, fails=2).split())
@@ -161,15 +172,16 @@ def test_a_run_without_a_model_cannot_be_run_here(tbq_command):
     assert "model is missing" in tbq_command("run", tbq_command.case, fails=2)
 
 
-def test_commands_take_turns(tbq_command, tmp_path):
+def test_commands_take_turns(tbq_command, monkeypatch):
     tbq_command("ask", tbq_command.folder, "--case", tbq_command.case, "-n", "3", "--json")
-    holder = "import sys, time; from tbq.run import journal; j = journal.Journal(sys.argv[1]); print(1, flush=True); "
-    other = subprocess.Popen(
-        [sys.executable, "-c", holder + "time.sleep(2.5); j.close()", str(tbq_command.folder)], stdout=subprocess.PIPE
-    )
-    other.stdout.readline()
-    start = time.monotonic()
+    other = journal.Journal(tbq_command.folder)
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            other.close()
+
+    monkeypatch.setattr(telling, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     tbq_command("fail", tbq_command.folder, 0)
-    assert time.monotonic() - start > 1.0
-    other.stdout.close()
-    assert other.wait() == 0
+    assert len(looks) == 3

@@ -1,7 +1,9 @@
 """The live page: what it shows, whom it answers, and that a browser follows a run with it."""
 
+import html
 import http.client
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -90,6 +92,28 @@ def test_only_this_machine_and_who_has_the_address_is_answered(server):
     assert get(server, inside(server, "run/../../etc/"))[0].status == 404
     assert get(server, inside(server), host="evil.example")[0].status == 404
     assert get(server, inside(server), method="POST")[0].status == 501
+
+
+def test_folders_and_questions_that_nobody_would_make(tmp_path):
+    names = ["<img src=x onerror=alert(1)>", "q?#%2F &", "a/same", "b/same", os.fsdecode(b"bytes\xff")]
+    for name in names:
+        with tbq.Session(PRIOR, journal=tmp_path / name):
+            pass
+    with watch.Server(watch.Site([tmp_path])) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        _, text = get(server, inside(server))
+        assert "<img" not in text
+        links = [html.unescape(link) for link in re.findall(r'href="(run/[^"]*)"', text)]
+        assert len(links) == len(names)
+        for link in links:
+            answer, text = get(server, inside(server, link))
+            assert answer.status == 200
+            assert "<img" not in text
+            (up,) = re.findall(r'<p><a href="([^"]*)">all runs', text)
+            assert link.count("/") == up.count("../")
+        for path in ("x", "//[", "*", "/%ff/", "/%00/"):
+            assert get(server, path)[0].status == 404
+        server.shutdown()
 
 
 def test_news_of_a_run_that_ended_is_told_once(server, runs):

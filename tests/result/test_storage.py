@@ -285,6 +285,18 @@ def test_what_is_wrong_with_learned_outputs_is_said_too(crafted, outputs, text, 
     refused(crafted(text, outputs), message)
 
 
+def test_noise_parameters_that_their_prior_does_not_have_are_refused(tmp_path, crafted):
+    prior = tbq.Prior({"a": stats.uniform(0, 2)})
+    likelihood = tbq.GaussianLikelihood(lambda theta: theta * [1.0, 2.0], [1.0, 2.0], stats.halfnorm(0, 0.2))
+    path = tmp_path / "noisy.tbq"
+    tbq.infer(likelihood, prior, algorithm="bq", seed=0, max_evaluations=12, population=100).save(path)
+    assert tbq.load(path).surrogate is not None
+    phi = np.load(io.BytesIO(unpacked(path.read_bytes())["surrogate.rule.phi.npy"]))
+    phi[3] = -1e300
+    message = "noise parameters outside their prior"
+    refused(crafted(None, path, surrogate__rule__phi__npy=npy(phi)), message)
+
+
 def test_packing_that_we_do_not_use_is_refused(tmp_path):
     path = tmp_path / "packed.tbq"
     for packing in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):

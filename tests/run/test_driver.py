@@ -55,7 +55,7 @@ def test_one_at_a_time_the_executor_does_not_matter(plain, processes):
 
 
 def test_places_are_filled_as_they_become_free(tmp_path):
-    lock, out, most, overlaps = threading.Lock(), set(), [0], [0]
+    lock, out, most, overlapped = threading.Lock(), set(), [0], threading.Event()
     numbers = itertools.count()
 
     def uneven(theta):
@@ -63,8 +63,9 @@ def test_places_are_filled_as_they_become_free(tmp_path):
             mine = next(numbers)
             out.add(mine)
             most[0] = max(most[0], len(out))
-            overlaps[0] += any(other < mine - 4 for other in out)  # a slow one outlives four that began later
-        time.sleep(0.4 if mine % 6 == 0 else 0.02)
+            if any(other < mine - 4 for other in out):  # a slow one outlives four that began later
+                overlapped.set()
+        overlapped.wait(20.0) if mine == 6 else time.sleep(0.02)
         with lock:
             out.discard(mine)
         return log_likelihood(theta)
@@ -74,7 +75,7 @@ def test_places_are_filled_as_they_become_free(tmp_path):
         result = infer(uneven, 30, executor=threads, **options)
     assert result.n_evaluations == 30
     assert most[0] == 4
-    assert overlaps[0] > 0
+    assert overlapped.is_set()
     gaps = np.linalg.norm(thetas(result)[:, None] - thetas(result)[None, :], axis=-1)[np.triu_indices(30, 1)]
     assert gaps.min() > 1e-6  # nothing is run twice, pending or not
     again = infer(pytest.fail, 30, **options)  # what asynchrony decided is replayed

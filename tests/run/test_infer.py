@@ -114,8 +114,8 @@ def test_executors_and_vectorised_likelihoods_give_the_same_run(result):
 
 def test_batches_need_fewer_iterations():
     problem = tbq.problems.get("u2")
-    single = tbq.infer(problem.log_likelihood, problem.prior, seed=2, population=2048)
-    batch = tbq.infer(problem.log_likelihood, problem.prior, seed=2, population=2048, batch_size=4)
+    single = tbq.infer(problem.log_likelihood, problem.prior, seed=2, population=512)
+    batch = tbq.infer(problem.log_likelihood, problem.prior, seed=2, population=512, batch_size=4)
     assert len(batch.history) < len(single.history)
     assert batch.evidence == pytest.approx(problem.reference.evidence, rel=0.15)
 

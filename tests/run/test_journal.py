@@ -385,8 +385,8 @@ def test_another_format_is_refused(tmp_path):
         check_same(Contents({**header().header, "format": 99}, ()), PRIOR, SETTINGS, 3, "1.0", tmp_path / FILE)
 
 
-def test_a_hundred_thousand_evaluations_load_in_seconds(tmp_path):
-    n = 100_000
+def test_thirty_thousand_evaluations_load_in_a_second(tmp_path):
+    n = 30_000
     writer = Journal(tmp_path)
     writer.append(header_of(PRIOR, SETTINGS, 3, "1.0", []))
     writer.append(*(journal.ask_record([proposal(i)]) for i in range(n)))
@@ -397,4 +397,4 @@ def test_a_hundred_thousand_evaluations_load_in_seconds(tmp_path):
     assert len(contents.evaluations) == n
     assert contents.evaluations[-1].log_likelihood == -1.0 / n
     assert contents.pending == ()
-    assert time.process_time() - start < 10.0  # two or three
+    assert time.process_time() - start < 3.0  # less than one

@@ -122,7 +122,7 @@ def tell_once(**told):
         (lambda: tbq.Session(PRIOR, max_evaluations=[4]), "max_evaluations must be a whole number"),
         (lambda: tbq.Session(PRIOR).ask("x"), "n must be a whole number of at least 1; got 'x'"),
         (lambda: tbq.Session(PRIOR).ask(0), "n must be a whole number of at least 1; got 0"),
-        (lambda: tell_once(seconds=None), "seconds must be a number that is not negative; got None"),
+        (lambda: tell_once(seconds=None), "seconds must be a finite number that is not negative; got None"),
         (lambda: tell_once(seconds=-1.0), "seconds must be a number that is not negative; got -1.0"),
         (lambda: tbq.Session(PRIOR, warm_start=3), "warm_start must be .*; got int"),
         (lambda: tbq.Session(PRIOR, warm_start=[3]), "warm_start must be .*; got int"),
@@ -282,6 +282,26 @@ def test_the_seed_of_a_journal_is_kept(tmp_path):
     ):
         tbq.Session(PRIOR, journal=tmp_path, **{**options, "seed": 1})
     tbq.Session(PRIOR, journal=tmp_path, **options).close()  # the refusal gave the lock back
+
+
+@pytest.mark.parametrize(
+    ("data", "noise", "message"),
+    [
+        ([0.5, 1.1], 0.2, "was made with other data or another noise: the outputs of run 0 had the log-likelihood"),
+        ([0.5, 1.0], 0.21, "was made with other data or another noise: the outputs of run 0 had the log-likelihood"),
+        ([0.5, 1.0], stats.halfnorm(scale=0.2), "the noise had no parameters"),
+        ([0.5, 1.0, 1.0], 0.2, "was made with other data or another noise: its runs have 2 outputs, these data 3"),
+    ],
+)
+def test_a_journal_is_gone_on_with_for_the_data_that_it_is_of(tmp_path, data, noise, message):
+    first = tbq.GaussianLikelihood(lambda theta: theta, [0.5, 1.0], 0.2)
+    with tbq.Session(PRIOR, likelihood=first, journal=tmp_path, **OPTIONS) as session:
+        for p in session.ask(2):
+            session.tell(p.id, log_likelihood=first(p.theta), outputs=p.theta)
+    tbq.Session(PRIOR, likelihood=first, journal=tmp_path, **OPTIONS).close()
+    other = tbq.GaussianLikelihood(lambda theta: theta, data, noise)
+    with pytest.raises(tbq.TbqError, match=message):
+        tbq.Session(PRIOR, likelihood=other, journal=tmp_path, **OPTIONS)
 
 
 def _lines(folder):

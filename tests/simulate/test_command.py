@@ -224,3 +224,12 @@ def test_a_case_file_has_all_of_it(tmp_path, monkeypatch):
     (tmp_path / "case.toml").write_text(re.sub("licences = .*", "licences = 3", text))
     model = casefile.load(tmp_path / "case.toml").simulator(Path("runs/work"))
     assert model.licences == Licences(3, Path("runs/work/licences"))
+
+
+@pytest.mark.parametrize("kind", ["template", "files", "links"])
+@pytest.mark.parametrize("name", ["stdout.txt", "stderr.txt", "prelude.done", "out.txt"])
+def test_what_is_there_before_a_run_is_not_taken_for_its_output(tmp_path, kind, name):
+    (tmp_path / name).write_text("1.0")
+    message = "output: 'out.txt' is there before the run" if name == "out.txt" else f"'{name}' is a name that tbq needs"
+    with pytest.raises(tbq.TbqError, match=message):
+        CommandModel(["a"], ["true", "{a}"], "out.txt", **{kind: [tmp_path / name]})

@@ -4,13 +4,15 @@ import json
 import pickle
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tbq.common.errors import ArgumentError, OutputError
-from tbq.readers import Calculix, Dataset, Function, Json, Output, Pattern, Table
+from tbq.readers import Calculix, Dataset, Function, Json, Numbers, Output, Pattern, Table
+from tbq.simulate import textfiles
 
 CALCULIX = Path(__file__).parents[1] / "assets/calculix"
 
@@ -121,8 +123,53 @@ def test_a_history_is_wanted_at_the_times_of_the_data(file):
         read(Table("out.txt", "time"), directory, coordinates=[0.0], against=Table("out.txt", "drift"))
     with pytest.raises(OutputError, match=r"the history has 3 numbers and 2 coordinates: 0.001"):
         read(Table("out.txt", "drift"), directory, coordinates=[1], against=Pattern("out.txt", r"^ +[12] +(\S+)"))
+    nothing = Function(lambda _: [])
+    with pytest.raises(OutputError, match="the history has 0 numbers and 0 coordinates: nothing"):
+        read(nothing, directory, coordinates=[1.0], against=nothing)
     with pytest.raises(ArgumentError, match="u: against needs coordinates"):
         Output("u", Table("out.txt", 1), against=Table("out.txt", 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "reader", "message"),
+    [
+        ("t u\n0,1 0,2\n0,3 0,4\n", Table("out.txt", "t"), "no line of numbers; line 2 is '0,1 0,2'"),
+        ("u\n1,5\n", Table("out.txt", "u"), "no line of numbers; line 2 is '1,5'"),
+        ("1,5; 2,5\n", Numbers("out.txt"), "line 1: '1,5' may be one number or two"),
+        ("1 2\n0.5 1,5\n", Numbers("out.txt"), "line 2: '1,5' may be one number or two"),
+        ("t u\n1 2\n2 *****\n3 4\n", Table("out.txt", "u"), r"line 3: '\*{5}' is not a number: it had no room"),
+        ("u\n1.5\n***\n2.5\n", Table("out.txt", "u"), r"line 3: '\*{3}' is not a number"),
+        ("1 2\n3 **\n", Table("out.txt", 1), r"line 2: '\*\*' is not a number"),
+        ("u u\n1 2\n", Table("out.txt", "u"), "line 1: two columns are called 'u'; give its number"),
+        ("1_000\n", Numbers("out.txt"), "'1_000' is not a number"),
+        ("\u0663\n", Numbers("out.txt"), "is not a number"),
+    ],
+)
+def test_what_could_be_misread_is_refused(file, text, reader, message):
+    with pytest.raises(OutputError, match=message):
+        read(reader, file(text), take=-1)
+
+
+def test_numbers_as_programs_write_them(file):
+    assert read(Numbers("out.txt"), file("1.5D+03, 1.5-105 -.25+100\n1,2,3\n")) == [1500, 1.5e-105, -0.25e100, 1, 2, 3]
+    assert read(Table("out.txt", "u"), file("# t, u\n0.1 0.2\n")) == [0.2]  # as numpy.savetxt may
+    assert read(Table("out.txt", "u"), file("t u\n0.1, 0.2\n")) == [0.2]
+    assert read(Table("out.txt", 1), file("***** results *****\n1 2\n*******\n3 4\n")) == [1, 3]
+
+
+def test_files_that_would_fill_the_memory_are_refused_unread(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install h5py")
+    monkeypatch.setattr(textfiles, "_MOST", 1000)
+    (tmp_path / "r.txt").write_text("1.0\n" * 251)
+    np.savez_compressed(tmp_path / "r.npz", small=np.zeros(10), bomb=np.zeros(126))
+    np.save(tmp_path / "r.npy", np.zeros(126))
+    with h5py.File(tmp_path / "r.h5", "w") as created:
+        created.create_dataset("bomb", shape=(10**13,), dtype="f8", chunks=(1000,))
+        created["small"] = np.zeros(10)
+    for reader in (Numbers("r.txt"), Dataset("r.npz", "bomb"), Dataset("r.npy"), Dataset("r.h5", "bomb")):
+        with pytest.raises(OutputError, match=r"outputs.u: r.\w+ has \d+ MiB, and at most 0 are read; let the program"):
+            read(reader, tmp_path)
+    assert len(read(Dataset("r.npz", "small"), tmp_path)) == len(read(Dataset("r.h5", "small"), tmp_path)) == 10
 
 
 # --- JSON, arrays and functions -----------------------------------------------------------------------------
@@ -148,14 +195,21 @@ def test_datasets_of_numpy_and_hdf5(tmp_path):
     np.save(tmp_path / "r.npy", values)
     with h5py.File(tmp_path / "r.h5", "w") as file:
         file["results/u"] = values
+        file["results/same"] = file["results/u"]
+        file["linked"] = h5py.SoftLink("/results/u")
+        file["lost"] = h5py.SoftLink("/nowhere")
         file["name"] = "plate"
     assert read(Dataset("r.npz", "v"), tmp_path) == [5, 6, 7, 8]
     assert read(Dataset("r.npy"), tmp_path) == [1, 2, 3, 4]
     assert read(Dataset("r.h5", "results/u"), tmp_path, take=[-1]) == [4]
     assert read(Dataset("r.h5", "/results/u"), tmp_path, take=1) == [1]
+    for name in ("results/u", "results/same", "linked"):
+        assert read(Dataset("r.h5", name), tmp_path) == [1, 2, 3, 4]
+    with pytest.raises(OutputError, match=r"r.h5 has no dataset 'lost'"):
+        read(Dataset("r.h5", "lost"), tmp_path)
     with pytest.raises(OutputError, match=r"r.npz has no dataset 'w'; there is u, v"):
         read(Dataset("r.npz", "w"), tmp_path)
-    with pytest.raises(OutputError, match=r"r.h5 has no dataset 'results/w'; there is name, results/u"):
+    with pytest.raises(OutputError, match=r"r.h5 has no dataset 'results/w'; there is name, results/same"):
         read(Dataset("r.h5", "results/w"), tmp_path)
     with pytest.raises(OutputError, match=r"r.h5 cannot be read as an array of numbers"):
         read(Dataset("r.h5", "name"), tmp_path)
@@ -166,6 +220,16 @@ def test_datasets_of_numpy_and_hdf5(tmp_path):
 
 def _largest(directory):
     return max(float(line) for line in (directory / "out.txt").read_text().split())
+
+
+def test_messages_of_large_files_are_short(file):
+    directory = file(json.dumps({"a": "x" * 10**6, "\x1b": {"k" * 10**5: 1}}), "r.json")
+    for key in ("a.b", "\x1b.b", "b"):
+        with pytest.raises(OutputError) as caught:
+            read(Json("r.json", key), directory)
+        assert len(str(caught.value)) < 400
+    with pytest.raises(ArgumentError, match="key must be names and"):
+        Json("r.json", f"a[{'9' * 5000}]")
 
 
 def test_a_function_of_the_directory(file):
@@ -232,3 +296,12 @@ def test_a_step_after_that_of_the_modes_is_no_mode(tmp_path):
     np.testing.assert_allclose(tip, [-1.97166e-3] * 2, rtol=1e-5)
     shape = read(Calculix("plate.dat", "displacements", "z", set="TIP", mode=3), tmp_path)
     assert abs(shape[0] + shape[1]) < 1e-6 * abs(shape[0]) or abs(shape[0] - shape[1]) < 1e-6 * abs(shape[0])
+
+
+def test_damaged_files_are_read_or_refused():
+    # the long version: python tests/fuzz_outputs.py 6000 SEED
+    command = [sys.executable, Path(__file__).parents[1] / "fuzz_outputs.py", "500", "3"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert found["other"] == []
+    assert min(found["read"], found["refused"]) >= 100
+    assert found["grown"] < 100

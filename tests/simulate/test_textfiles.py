@@ -29,7 +29,7 @@ def test_columns_of_a_csv_file(tmp_path):
         read_csv(path)
     path.write_text("f\n1\n2\n")
     assert read_csv(path) == [1, 2]
-    path.write_text("1,2\n3,4\n")
+    path.write_text("1, 2\n3, 4\n")
     assert read_csv(path) == [[1, 2], [3, 4]]
     path.write_text("1,2\n3\n")
     with pytest.raises(errors.ArgumentError, match=r"m\.csv, line 2: it has 1 cells, and the first row 2"):
@@ -55,7 +55,9 @@ def test_columns_of_a_csv_file(tmp_path):
         ('"a,b","c;""d"\n1,2\n', "a,b", [1.0]),
         ('"a,b","c;""d"\n1,2\n', 'c;"d', [2.0]),
         ("1,2,3\n4,5,6\n", None, [[1, 2, 3], [4, 5, 6]]),
-        ("1990,1991\nx,y\n".replace("x,y", "1,2"), None, [[1990, 1991], [1, 2]]),
+        ("1990,1991,1992\n1,2,3\n", None, [[1990, 1991, 1992], [1, 2, 3]]),
+        ("1,2\n0.5,1\n", None, [[1, 2], [0.5, 1]]),
+        ("a,b\n1,2\n3,4\n", None, [[1, 2], [3, 4]]),
         ("mode,1,2\n1,3,4\n", "2", [4.0]),  # asked for by its name, it is one
         ("nan\n1\n2\n", None, [np.nan, 1.0, 2.0]),
         ("1,nan\n2,-inf\n", None, [[1.0, np.nan], [2.0, -np.inf]]),
@@ -78,7 +80,8 @@ def test_tables_are_read_as_they_are_meant(table, content, column, expected):
         ("f\n[Hz]\n1\n", "f", r"line 2: '\[Hz\]' is not a number"),
         ("f\n\u0663\n", "f", "line 2: '\u0663' is not a number"),
         ("1,2,x\n3,4,5\n", None, "line 1: is this a header\\? It has 'x' beside numbers"),
-        ("1,2\n3,4\n", "f", "has no column 'f'; its header is missing"),
+        ("1,2,3\n4,5,6\n", "f", "has no column 'f'; its header is missing"),
+        ("# f\n1,5\n2,25\n", None, "line 2: '1,5' may be one number or two; name the columns in a first line"),
         ("f,f\n1,2\n", "f", "has 2 columns called 'f'; its header is f, f"),
         ("f\ngr\u00f6\u00dfe\n".encode("latin-1"), "f", "line 2: this is not UTF-8; save the file as UTF-8"),
         ('f\n"1\n', "f", "line 2: unexpected end of data"),

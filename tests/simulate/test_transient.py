@@ -1,6 +1,7 @@
 """What has nothing to do with theta is recognised where it is raised."""
 
 import errno
+import shutil
 import socket
 import urllib.request
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import tbq
-from tbq import adapters
+from tbq import adapters, readers
 from tbq.common import errors
 from tbq.simulate import child
 
@@ -67,6 +68,33 @@ def test_a_program_that_cannot_be_started_or_says_so_itself(tmp_path):
         spoil(tmp_path / "sim.sh")
         with pytest.raises(errors.ProgramUnavailableError, match="could not be started"):
             model(np.zeros(2))
+
+
+def test_files_that_somebody_takes_away_are_not_a_property_of_theta(tmp_path):
+    template, constants = tmp_path / "in.txt", tmp_path / "constants.txt"
+    for path in (template, constants):
+        path.write_text("{a} {b}")
+    model = command(tmp_path, "echo 1", template=template, files=[constants])
+    assert model(np.zeros(2)) == [1.0]
+    for path in (template, constants):
+        text = path.read_text()
+        path.unlink()
+        with pytest.raises(errors.ProgramUnavailableError, match=f"cannot be read or written: .*{path.name}"):
+            model(np.zeros(2))
+        path.write_text(text)
+    shutil.rmtree(tmp_path / "work")
+    (tmp_path / "work").touch()
+    with pytest.raises(errors.ProgramUnavailableError, match="no directory can be made for the run"):
+        model(np.zeros(2))
+
+
+def test_a_function_that_reads_outputs_may_say_that_it_is_an_outage(tmp_path):
+    def read(directory):
+        raise tbq.Transient("the archive is being moved")
+
+    with pytest.raises(tbq.Transient, match="the archive is being moved") as caught:
+        command(tmp_path, "true", output=readers.Output("u", readers.Function(read)))(np.zeros(2))
+    assert child.outage_of(caught.value) == "named"
 
 
 @pytest.mark.parametrize("codes", [75, [0], [256], ["75"], [True], "75"])

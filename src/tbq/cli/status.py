@@ -115,6 +115,9 @@ class Look:
             return f"runs; the last news is {duration(time.time() - (self.folder / journal.FILE).stat().st_mtime)} old"
         if waits:
             return f"was paused: {_cause(waits)}. When that is repaired, {self.how()} goes on with it"
+        if self.standing.clock.places is None and self.standing.out:  # nobody here makes its runs
+            asked = f"`tbq ask {self.folder} --again` lists them" if self.has_case else "tbq.Session goes on with it"
+            return f"waits to be told of {self.standing.out} points that are out; {asked}"
         return f"was interrupted; {self.how()} goes on with it"
 
     def afterwards(self, stop: Stop) -> str:
@@ -131,9 +134,13 @@ class Look:
         if retry:
             python, option = "retry_failed=True", "--retry-failed"
         then = " runs them again" if retry else ""
-        if (self.folder / "case.toml").exists():
+        if self.has_case:
             return f"`tbq resume {self.folder}{f' {option}' if option else ''}`{then}"
         return f"{python or 'the same call of tbq.infer'}{then}"
+
+    @property
+    def has_case(self) -> bool:
+        return (self.folder / "case.toml").exists()
 
     def as_dict(self) -> dict[str, Any]:
         return {"folder": str(self.folder), "sentence": self.verdict(), **self.standing.as_dict()}

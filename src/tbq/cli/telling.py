@@ -20,12 +20,13 @@ from tbq.cli.folder import CASE, LaterModel, leave
 from tbq.cli.speaking import Folder, Json, answer, spoken
 from tbq.common.errors import ArgumentError, TbqError
 from tbq.common.types import Array
-from tbq.common.words import printable
+from tbq.common.words import one_line, printable
 from tbq.problem.evaluation import Evaluation, Proposal
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.run import journal
 from tbq.run.lock import InUseError
 from tbq.run.session import Session
+from tbq.simulate.textfiles import decoded, words_of
 
 _PATIENCE = 60.0  # seconds that another command may have the journal: learning takes its time
 _PAUSE = 0.2  # seconds between two tries
@@ -155,19 +156,16 @@ def _of_id(session: Session, point: int) -> Proposal:
 
 def _numbers(file: Path, folder: Path, data: GaussianLikelihood) -> Array:
     """The outputs of a run, in the order of the data; null in JSON is missing."""
-    text = sys.stdin.read() if str(file) == "-" else _text(file)
+    text = _text(file)
     if file.suffix == ".json" or str(file) == "-":
         try:
             content = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArgumentError(f"--outputs: {file} is not JSON: {error}") from error
         words = _by_name(content, folder)
     else:
-        words = text.replace(",", " ").replace(";", " ").split()
-    try:
-        numbers = np.array([np.nan if word is None else float(word) for word in words])
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"--outputs: {file} must hold numbers: {error}") from error
+        words = [word for word, _ in words_of(text, file)]
+    numbers = np.array([_number(word, file) for word in words])
     if len(numbers) != len(data.observed):
         raise ArgumentError(f"--outputs: {file} has {len(numbers)} numbers, and the data {len(data.observed)}")
     return numbers
@@ -175,24 +173,42 @@ def _numbers(file: Path, folder: Path, data: GaussianLikelihood) -> Array:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        return decoded(data, str(file))
+    except OSError as error:
         raise ArgumentError(f"--outputs: {file} cannot be read: {error}") from error
 
 
+def _number(word: Any, file: Path) -> float:
+    if word is None:
+        return np.nan
+    try:
+        if isinstance(word, bool):
+            raise ValueError("true and false are none")
+        return float(word)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"--outputs: {file} must hold numbers: {one_line(str(error), 100)}") from error
+
+
 def _by_name(content: Any, folder: Path) -> list[Any]:
-    """A list, or lists and numbers by the names of the outputs."""
+    """A list, or lists and numbers by the names of the outputs, each with as many as were observed."""
     if isinstance(content, dict):
         from tbq.cli import casefile
 
-        names = [output.name for output in casefile.load(folder / CASE, by_hand=True).outputs]
-        if set(content) != set(names):
-            wanted = f"an object of {', '.join(names)}" if names else "a list: the case has no named [[outputs]]"
-            raise ArgumentError(f"--outputs must be {wanted}; got an object of {', '.join(content) or 'nothing'}")
-        content = [content[name] for name in names]
-    if not isinstance(content, list):
-        return [content]
-    return [number for item in content for number in (item if isinstance(item, list) else [item])]
+        sizes = {output.name: output.size for output in casefile.load(folder / CASE, by_hand=True).outputs}
+        if set(content) != set(sizes):
+            wanted = f"an object of {', '.join(sizes)}" if sizes else "a list: the case has no named [[outputs]]"
+            got = one_line(", ".join(content)) or "nothing"
+            raise ArgumentError(f"--outputs must be {wanted}; got an object of {got}")
+        for name, size in sizes.items():
+            if (n := len(_listed(content[name]))) != size:
+                raise ArgumentError(f"--outputs: {name} has {n} numbers, and {size} were observed")
+        content = [content[name] for name in sizes]
+    return [number for item in _listed(content) for number in _listed(item)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 # --- words --------------------------------------------------------------------------------------------------

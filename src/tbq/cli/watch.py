@@ -17,7 +17,7 @@ from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from tbq.cli import status
 from tbq.cli.live import Report
@@ -75,7 +75,7 @@ class Site:
             report, told, text = self._reports.get(folder, (None, -1, b""))
             if report is None or told != len(contents.records):
                 report = report or Report(folder)
-                told, text = len(contents.records), document(report.title, report.body(contents)).encode()
+                told, text = len(contents.records), _bytes(document(report.title, report.body(contents)))
                 self._reports[folder] = report, told, text
             return text
 
@@ -94,7 +94,7 @@ class Site:
             rows.append((name, [html.escape(cell) for cell in cells]))
         heads = "".join(f"<th>{head}</th>" for head in ("run", "state", "runs", "log evidence", "time"))
         body = "".join(
-            f'<tr><td><a href="run/{html.escape(_quoted(name))}/">{html.escape(name)}</a></td>'
+            f'<tr><td><a href="run/{html.escape(quote(name, errors="surrogateescape"))}/">{html.escape(name)}</a></td>'
             + "".join(f"<td>{cell}</td>" for cell in cells)
             + "</tr>"
             for name, cells in rows
@@ -175,13 +175,14 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
         except TbqError as error:
-            self._send(f"<p>{html.escape(str(error))}</p>".encode(), code=500)
+            self._send(_bytes(f"<p>{html.escape(str(error))}</p>"), code=500)
 
     def _answer(self) -> None:
         host = self.headers.get("Host", "")
         own = {f"{name}:{self.server.server_address[1]}" for name in ("127.0.0.1", "localhost")}
-        _, token, *parts = unquote(urlsplit(self.path).path).split("/")
-        if host not in own or not hmac.compare_digest(token.encode(), self.server.site.token.encode()):
+        path = self.path.partition("?")[0]
+        _, token, *parts = unquote(path, errors="surrogateescape").split("/") if "/" in path else ("", "")
+        if host not in own or not hmac.compare_digest(_bytes(token), self.server.site.token.encode()):
             self._send(b"<p>Not found. The address has a token, which `tbq watch` prints.</p>", code=404)
             return
         site = self.server.site
@@ -233,14 +234,14 @@ def _page(title: str, content: str, report: bool = False) -> bytes:
     frame = (
         '<p id="making">The report is being made …</p><iframe id="report" title="report"></iframe>' if report else ""
     )
-    back = '<p><a href="../../">all runs</a></p>' if report else ""
+    up = "../" * (title.count("/") + 2)  # a name may be a path
+    back = f'<p><a href="{up}">all runs</a></p>' if report else ""
     parts = {"TITLE": html.escape(title), "CONTENT": content, "FRAME": frame, "BACK": back}
     for name, part in parts.items():
         text = text.replace(f"<!--{name}-->", part)
-    return text.encode()
+    return _bytes(text)
 
 
-def _quoted(name: str) -> str:
-    from urllib.parse import quote
-
-    return quote(name)
+def _bytes(text: str) -> bytes:
+    """Names of folders may have bytes that are no text."""
+    return text.encode(errors="backslashreplace")

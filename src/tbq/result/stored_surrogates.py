@@ -176,6 +176,8 @@ def _noisy(d: Description, context: Context) -> NoisyOutputs:
     components = tuple(_component(c, 1) for c in d["components"])
     x = array(d, "design", len(noise.data), len(components) + 1)
     phi = array(d["rule"], "phi", None, noise.size)
+    if noise.prior is not None and not noise.prior.contains(phi).all():
+        raise DamagedError("its surrogate has noise parameters outside their prior")
     rule = Rule(phi, array(d["rule"], "log_weights", len(phi)))
     batch = _levels(d, len(components), context)
     return NoisyOutputs(batch, components, x, context.likelihood, context.prior, rule, _factor(d, "inflation"))

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tbq.common.errors import TbqError
-from tbq.problem.evaluation import Status
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.records import Plain, prior_record, same_prior
@@ -55,7 +56,7 @@ def check_data(contents: Contents, likelihood: Any, path: Path) -> None:
     """Refuse other data or another noise: stored log-likelihoods would be of the old ones, new ones of the new."""
     if not isinstance(likelihood, GaussianLikelihood):
         return
-    runs = [e for e in contents.fine if e.status is Status.OK and e.outputs is not None]
+    runs = [e for e in contents.fine if e.outputs is not None and np.isfinite([*e.outputs, e.log_likelihood]).all()]
     for e in runs[:_LOOKED_AT]:
         assert e.outputs is not None
         expected = len(likelihood.observed)

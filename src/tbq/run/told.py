@@ -35,8 +35,8 @@ def outputs_of(outputs: ArrayLike) -> Array:
 
 def check_seconds(seconds: float) -> None:
     """Refuse a duration that is none."""
-    if not real(seconds) >= 0.0:
-        raise ArgumentError(f"Session.tell: seconds must be a number that is not negative; got {seconds!r}")
+    if not 0.0 <= real(seconds) < np.inf:
+        raise ArgumentError(f"Session.tell: seconds must be a finite number that is not negative; got {seconds!r}")
 
 
 def learnable(evaluation: Evaluation, m: int) -> Evaluation:

@@ -22,6 +22,7 @@ _FRD = {"DISP": "displacements", "FORC": "reactions"}
 _HEADER = re.compile(r"\s*([a-z ]+?) \(([^)]*)\) for set (\S+) and time\s+(\S+)")
 _MODE = re.compile(r"\s*E I G E N V A L U E    N U M B E R\s+(\d+)")
 _TITLE = re.compile(r"[A-Z] [A-Z] [A-Z]")
+_COMPONENTS = 3  # of displacements and forces
 _MODAL = 2  # the type of a result in an .frd file that is a mode of vibration
 _SAME = 1e-5  # relative difference of two times that a file writes with seven digits
 
@@ -102,6 +103,11 @@ class Calculix:
         return block.quantity == self.quantity and same_set and same_time and block.mode == self.mode
 
     def _rows(self, block: _Block, path: Path) -> list[tuple[int | None, list[float], int]]:
+        for _, values, line in block.rows:
+            if len(values) != _COMPONENTS:  # as where a file was cut off
+                raise OutputError(
+                    f"{path.name}, line {line}: {_COMPONENTS} numbers were expected; it has {len(values)}"
+                )
         if self.nodes is None:
             return block.rows
         by_node = {row[0]: row for row in block.rows}
@@ -129,6 +135,13 @@ def _frequencies(lines: list[str], path: Path) -> Found:
     return Found(np.array([value for value, _ in found]), [f"line {line}" for _, line in found])
 
 
+def _whole(word: str, path: Path, line: int) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise OutputError(f"{path.name}, line {line}: {word[:40]!r} is not a whole number") from None
+
+
 def _dat_blocks(lines: list[str], path: Path) -> Iterator[_Block]:
     """Tables of nodes. That of a step after the modes looks like one of the last mode, but comes twice, or is new."""
     block, mode = None, None
@@ -150,8 +163,8 @@ def _dat_blocks(lines: list[str], path: Path) -> Iterator[_Block]:
             if match := _MODE.match(line):
                 mode = int(match[1])
                 printed[mode] = []
-        elif block is not None and (cells := line.split()):
-            node = None if block.quantity == "total reactions" else int(to_number(cells[0], path, number))
+        elif block is not None and block.quantity in QUANTITIES and (cells := line.split()):
+            node = None if block.quantity == "total reactions" else _whole(cells[0], path, number)
             values = cells if node is None else cells[1:]
             block.rows.append((node, [to_number(cell, path, number) for cell in values], number))
     if block is not None:
@@ -169,16 +182,16 @@ def _frd_blocks(lines: list[str], path: Path) -> Iterator[_Block]:
     header, mode, block = None, None, None
     for number, line in enumerate(lines, 1):
         if line.startswith("    1PMODE"):
-            mode = int(to_number(line.split()[-1], path, number))
+            mode = _whole(line.split()[-1], path, number)
         elif line.startswith("  100C"):
             kind = line[56:58].strip()
             header = (to_number(line[12:24], path, number), mode if kind == str(_MODAL) else None)
         elif line.startswith(" -4") and header is not None:
-            name = line.split()[1]
+            name = line[5:13].strip()
             block = _Block(_FRD.get(name, name), number, "", *header)
-        elif line.startswith(" -1") and block is not None:
+        elif line.startswith(" -1") and block is not None and block.quantity in QUANTITIES:
             values = [line[i : i + 12] for i in range(13, len(line.rstrip()), 12)]
-            block.rows.append((int(line[3:13]), [to_number(v, path, number) for v in values], number))
+            block.rows.append((_whole(line[3:13], path, number), [to_number(v, path, number) for v in values], number))
         elif line.startswith(" -3") and block is not None:
             yield block
             block, header = None, None

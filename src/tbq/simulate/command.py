@@ -21,7 +21,8 @@ import numpy as np
 from tbq.common.arguments import check_timeout
 from tbq.common.errors import ArgumentError, ProgramUnavailableError, SimulatorError
 from tbq.common.types import Array
-from tbq.simulate.execute import SHELL, execute, tail
+from tbq.common.words import described
+from tbq.simulate.execute import READY, SHELL, execute, tail
 from tbq.simulate.licences import Licences
 from tbq.simulate.outputs import Output
 from tbq.simulate.placeholders import check_places, fill
@@ -29,6 +30,8 @@ from tbq.simulate.readers import Numbers, Pattern, inside, pattern_with_group
 from tbq.simulate.run_number import new_directory
 
 PathLike = str | Path
+
+_OURS = {"stdout.txt", "stderr.txt", READY}  # files that a run's directory has besides
 
 
 @dataclass(frozen=True)
@@ -117,10 +120,13 @@ class CommandModel:
 
     def __call__(self, theta: Array) -> Array:
         """Outputs at theta, in the order of the file."""
-        if self.folder is None:
-            directory = Path(tempfile.mkdtemp(prefix="tbq-run-")).resolve()
-        else:
-            directory = new_directory(_here(self.folder))
+        try:
+            if self.folder is None:
+                directory = Path(tempfile.mkdtemp(prefix="tbq-run-")).resolve()
+            else:
+                directory = new_directory(_here(self.folder))
+        except OSError as error:
+            raise ProgramUnavailableError(f"no directory can be made for the run: {described(error)}") from error
         outputs = self.run(theta, directory)
         if not self.keep:
             shutil.rmtree(directory, ignore_errors=True)
@@ -154,6 +160,10 @@ class CommandModel:
             return np.concatenate([output.read(directory) for output in self._outputs])
         except SimulatorError as error:
             raise type(error)(f"{error}{tail(directory)}\nIts directory is kept: {directory}") from error
+        except OSError as error:  # the disk, or somebody who took a template away
+            raise ProgramUnavailableError(
+                f"the files of the run cannot be read or written: {described(error)}"
+            ) from error
 
     def inputs(self, theta: Array) -> dict[str, str]:
         """The templates as they are filled in at theta, by the names of their files."""
@@ -202,6 +212,10 @@ class CommandModel:
             if not (os.path.isfile(path) or (key != "template" and os.path.isdir(path))):
                 raise ArgumentError(f"{key}: there is no file {str(path)!r}")
         names = [path.name for _, path in given]
+        if own := sorted(_OURS & {*names}):
+            raise ArgumentError(
+                f"template, files and links: {own[0]!r} is a name that tbq needs there; give it another"
+            )
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ArgumentError(f"template, files and links: two are called {twice[0]!r}, and one would take its place")
 
@@ -210,14 +224,25 @@ class CommandModel:
             inside("output", self.output)
             if self.pattern is not None:
                 pattern_with_group(self.pattern)
+            self._check_own_files()
             return
         if self.pattern is not None:
             raise ArgumentError("pattern is for an output that is a file; others say themselves how they are read")
         if not self._outputs or not all(isinstance(output, Output) for output in self._outputs):
             raise ArgumentError(f"output must be a file, or one or several tbq.readers.Output; got {self.output!r}")
+        self._check_own_files()
         names = [output.name for output in self._outputs]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ArgumentError(f"output: two are called {twice[0]!r}")
+
+    def _check_own_files(self) -> None:
+        """A program that fails without a word leaves what was there before it as it was."""
+        before = {path.name for path in map(Path, [*self._templates, *self.files, *self.links])}
+        read = {file for o in self._outputs for r in (o.reader, o.against) if (file := getattr(r, "file", None))}
+        if there := sorted(before & read):
+            raise ArgumentError(
+                f"output: {there[0]!r} is there before the run; let the program write a file of its own"
+            )
 
     def _check_places(self) -> None:
         """Every parameter must reach the program, and in a format that exists."""

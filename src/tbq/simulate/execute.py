@@ -11,7 +11,7 @@ from tbq.common.errors import ProgramError, ProgramUnavailableError, SimulatorTi
 from tbq.simulate.processes import Program
 
 SHELL = "bash"  # which has `module` where clusters have it
-_READY = "prelude.done"  # a file that says that the prelude has succeeded
+READY = "prelude.done"  # a file that says that the prelude has succeeded
 _NOT_STARTED = (126, 127)  # exit codes of a shell that cannot start a program
 _TAIL_LINES = 10  # of stderr, in an error message
 
@@ -27,7 +27,7 @@ def execute(
 ) -> None:
     """Run a program; raises unless it ends with exit code 0."""
     shown = " ".join(command)
-    ready = directory / _READY
+    ready = directory / READY
     if prelude:
         command = [SHELL, "-lc", _script(prelude), str(ready), *command]
     with (directory / "stdout.txt").open("wb") as out, (directory / "stderr.txt").open("wb") as err:

@@ -45,6 +45,8 @@ class Output:
     def __post_init__(self) -> None:
         if any(isinstance(i, bool) or not isinstance(i, int) or i == 0 for i in self._taken or [1]):
             raise ArgumentError(f"{self.name}: take must be counted from 1, or from -1 backwards; got {self.take!r}")
+        if self.count is not None and self.take is not None and len(self._taken or ()) != self.count:
+            raise ArgumentError(f"{self.name}: take names {len(self._taken or ())} numbers; {self.count} were observed")
         if self.against is not None and not len(() if self.coordinates is None else self.coordinates):
             raise ArgumentError(f"{self.name}: against needs coordinates, at which the history is wanted")
 
@@ -86,7 +88,7 @@ class Output:
     def _interpolated(self, found: Found, own: Found) -> Found:
         """The history at the coordinates that are wanted."""
         at, wanted = own.values, np.asarray(self.coordinates, dtype=float)
-        if len(at) != len(found.values):
+        if len(at) != len(found.values) or not len(at):
             raise OutputError(
                 f"the history has {len(found.values)} numbers and {len(at)} coordinates: {_shown(found)}; {_shown(own)}"
             )
@@ -103,5 +105,8 @@ class Output:
 
 
 def _shown(found: Found) -> str:
-    pairs = [f"{v:g} ({place})" for v, place in zip(found.values, found.places, strict=True)]
-    return ", ".join(pairs if len(pairs) <= _SHOWN else [*pairs[: _SHOWN - 1], "...", pairs[-1]]) or "nothing"
+    n = len(found.values)
+    pairs = [
+        f"{found.values[i]:g} ({found.places[i]})" for i in range(n) if n <= _SHOWN or i in (*range(_SHOWN - 1), n - 1)
+    ]
+    return ", ".join(pairs if n <= _SHOWN else [*pairs[:-1], "...", pairs[-1]]) or "nothing"

@@ -16,6 +16,7 @@ from tbq.common.errors import ArgumentError, SimulatorError
 _DIGITS = 12  # significant digits of a value that is written without a format
 _LEAST_DIGITS = 3  # of a value that is cut to its field: with fewer the run would be of another theta
 _FIELDS = (16, 10, 8)  # columns of the fixed fields that programs have
+_WIDEST = 200  # columns and digits of a format: a run's input is no place for megabytes of blanks
 _DEEP, _LONG = 50, 500  # operations within each other, and characters, of what can be arithmetic
 _BRACES = re.compile(r"\{([^{}\n]*)\}")
 _FORMAT = re.compile(r"(?P<align>.?[<>=^])?[ +-]?z?#?0?(?P<width>\d+)?[,_]?(?P<digits>\.\d+)?(?P<kind>[eEfFgGn%])?")
@@ -58,6 +59,8 @@ class Place:
         if not self.format:
             return shortest(number)
         match = _FORMAT.fullmatch(self.format)
+        if any(int(number) > _WIDEST for number in re.findall(r"\d{1,20}", self.format)):
+            raise ArgumentError(f"{self.text[:40]} is not a number format: more than {_WIDEST} columns or digits")
         if match and match["width"] and not (match["digits"] or match["kind"] or match["align"]):
             return fitted(number, int(match["width"]), self.text)
         try:
@@ -78,11 +81,12 @@ class Place:
             return values[self.value]
         try:
             number = _evaluate(self.value, {unicodedata.normalize("NFKC", n): v for n, v in values.items()})
-            if isinstance(number, complex) or not math.isfinite(number):
+            if not math.isfinite(number):
                 raise ValueError(f"it is {number}")
         except (ArithmeticError, ValueError) as error:
             shown = ", ".join(f"{n} = {v:g}" for n, v in values.items() if n in self.names)
-            raise SimulatorError(f"line {self.line}: {self.text} cannot be computed at {shown}: {error}") from error
+            why = "it is too large" if isinstance(error, OverflowError) else error
+            raise SimulatorError(f"line {self.line}: {self.text} cannot be computed at {shown}: {why}") from error
         return float(number)
 
 
@@ -160,6 +164,10 @@ def _arithmetic(text: str, names: Sequence[str], shown: str) -> ast.expr | None:
     inside = {unicodedata.normalize("NFKC", name) for name in names}
     if not known or not _names(tree) & inside:
         return None
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name, n = ast.unparse(call.func), len(call.args)
+        if not (n >= 2 if name in ("min", "max") else n == 1 or (n == 2 and name == "log")):
+            raise ArgumentError(f"{shown}: {name} does not take {n} {'number' if n == 1 else 'numbers'}")
     if unknown := sorted(_names(tree) - inside - set(CONSTANTS)):
         raise ArgumentError(
             f"{shown}: there is no parameter {', '.join(unknown)}; there are {', '.join(names)}, "
@@ -191,7 +199,7 @@ def _names(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node not in functions}
 
 
-def _evaluate(tree: ast.AST, values: Mapping[str, float]) -> Any:
+def _evaluate(tree: ast.AST, values: Mapping[str, float]) -> float:
     """The value of a tree that :func:`_is_arithmetic` has passed; floats all the way, so that nothing grows large."""
     match tree:
         case ast.Constant(value=value):
@@ -199,14 +207,14 @@ def _evaluate(tree: ast.AST, values: Mapping[str, float]) -> Any:
         case ast.Name(id=name):
             return values[name] if name in values else CONSTANTS[name]
         case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATIONS[type(op)](_evaluate(left, values), _evaluate(right, values))
+            number = _OPERATIONS[type(op)](_evaluate(left, values), _evaluate(right, values))
+            if isinstance(number, complex):  # whose abs() would be a number again, and a wrong one
+                raise ValueError(f"a root of a negative number is {number:.3g}")
+            return float(number)
         case ast.UnaryOp(op=op, operand=operand):
-            return _OPERATIONS[type(op)](_evaluate(operand, values))
+            return float(_OPERATIONS[type(op)](_evaluate(operand, values)))
         case ast.Call(func=ast.Name(id=name), args=arguments):
-            try:
-                return FUNCTIONS[name](*(_evaluate(a, values) for a in arguments))
-            except TypeError as error:  # how many it takes
-                raise ValueError(f"{name}: {error}") from error
+            return float(FUNCTIONS[name](*(_evaluate(a, values) for a in arguments)))
     raise TypeError(ast.dump(tree))
 
 

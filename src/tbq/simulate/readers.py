@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
 from tbq.common.arguments import floats
-from tbq.common.errors import ArgumentError, MissingDependencyError, OutputError
+from tbq.common.errors import ArgumentError, MissingDependencyError, OutputError, Transient
 from tbq.common.types import Array
-from tbq.common.words import described
-from tbq.simulate.textfiles import check_there, flatten, read_text, to_number
+from tbq.common.words import described, one_line
+from tbq.simulate.textfiles import check_room, check_there, flatten, read_text, to_number, words_of
 
 _SHOWN = 8  # names in a message
+_STARS = re.compile(r"\*+")  # what Fortran writes for a number that is longer than its field
 
 
 class Found(NamedTuple):
     """Numbers, and where each stands."""
 
     values: Array
-    places: list[str]
+    places: Sequence[str]
 
 
 class Reader(Protocol):
@@ -66,9 +67,7 @@ class Numbers:
         text = read_text(path)
         if path.suffix == ".json":
             return _flat(_json(text, path), path, "")
-        lines = [(i, line.partition("#")[0]) for i, line in enumerate(text.splitlines(), 1)]
-        words = [(word, i) for i, line in lines for word in re.split(r"[\s,;]+", line) if word]
-        return _of_words(words, path, f"{path.name} has no numbers")
+        return _of_words(words_of(text, path), path, f"{path.name} has no numbers")
 
 
 @dataclass(frozen=True)
@@ -135,10 +134,11 @@ class Table:
             if start is None:
                 raise OutputError(f"{path.name} has no line with {self.after!r}")
             lines = lines[start:]
-        column = self.column
+        column, names = self.column, None
         if isinstance(column, str):
-            lines, column = self._below_header(lines, path)
-        rows = self._rows(lines, column, path)
+            lines, names = self._below_header(lines, path)
+            column = names.index(column) + 1
+        rows = self._rows(lines, column, names, path)
         if self.row is not None:
             rows = [_counted(rows, self.row, f"{path.name} has {len(rows)} rows of numbers, and row")]
         cells = [
@@ -146,26 +146,39 @@ class Table:
         ]
         return _of_words([(word, line) for row, line in cells for word in row], path, f"{path.name} has no such table")
 
-    def _below_header(self, lines: list[tuple[int, str]], path: Path) -> tuple[list[tuple[int, str]], int]:
-        for at, (_, line) in enumerate(lines):
+    def _below_header(self, lines: list[tuple[int, str]], path: Path) -> tuple[list[tuple[int, str]], list[str]]:
+        for at, (number, line) in enumerate(lines):
             names = _split(line.lstrip(" #%*"))
+            if names.count(str(self.column)) > 1:
+                raise OutputError(
+                    f"{path.name}, line {number}: two columns are called {self.column!r}; give its number"
+                )
             if self.column in names:
-                return lines[at + 1 :], names.index(self.column) + 1
+                return lines[at + 1 :], names
         raise OutputError(f"{path.name} has no header with a column {self.column!r}")
 
-    def _rows(self, lines: list[tuple[int, str]], column: int | None, path: Path) -> list[tuple[list[str], int]]:
+    def _rows(
+        self, lines: list[tuple[int, str]], column: int | None, names: list[str] | None, path: Path
+    ) -> list[tuple[list[str], int]]:
         """Lines of numbers; of a header or a text before, only those of the first block."""
-        one_block = self.after is not None or isinstance(self.column, str)
         rows: list[tuple[list[str], int]] = []
         for number, line in lines:
             cells = _split(line.partition("#")[0])
-            wanted = cells if column is None or not isinstance(self.column, str) else cells[column - 1 : column]
+            if names is not None and "," in line and not {";", "\t"} & set(line) and len(cells) != len(names):
+                cells = line.split()  # commas that the header does not have are of decimals
+            wanted = cells if column is None or names is None else cells[column - 1 : column]
             if wanted and all(_is_number(cell) for cell in wanted):
                 rows.append((cells, number))
-            elif rows and one_block:
+            elif (lost := next(filter(_STARS.fullmatch, wanted), None)) and (
+                any(map(_is_number, cells)) or (rows and len(cells) == len(rows[-1][0]))
+            ):
+                raise OutputError(f"{path.name}, line {number}: {lost[:40]!r} is not a number: it had no room")
+            elif rows and (self.after is not None or names is not None):
                 break
         if not rows:
-            raise OutputError(f"{path.name} has no line of numbers" + (f" below {self.after!r}" if self.after else ""))
+            below = f" below {self.after!r}" if self.after else ""
+            first = next((f"; line {i} is {one_line(line, 60)!r}" for i, line in lines if line.strip()), "")
+            raise OutputError(f"{path.name} has no line of numbers{below}{first}")
         return rows
 
 
@@ -189,11 +202,12 @@ class Json:
             try:
                 value = value[step]
             except (KeyError, IndexError, TypeError):
-                there = (
-                    list(value) if isinstance(value, dict) else f"a list of {len(value)}" if _is_list(value) else value
-                )
-                shown = ", ".join(map(str, there[:_SHOWN])) if isinstance(there, list) else there
-                raise OutputError(f"{path.name} has no {step!r} in {passed or 'it'}; there is {shown}") from None
+                shown = f"a list of {len(value)}" if isinstance(value, list) else str(value)
+                if isinstance(value, dict):
+                    shown = ", ".join([*value][:_SHOWN])
+                raise OutputError(
+                    f"{path.name} has no {step!r} in {passed or 'it'}; there is {one_line(shown)}"
+                ) from None
             passed += f"[{step!r}]"
         return _flat(value, path, self.key)
 
@@ -216,8 +230,10 @@ class Dataset:
         except (OutputError, MissingDependencyError):
             raise
         except Exception as error:
-            raise OutputError(f"{path.name} cannot be read as an array of numbers: {described(error)}") from error
-        return Found(array, [f"{self.dataset or path.name}[{i}]" for i in range(len(array))])
+            raise OutputError(
+                f"{path.name} cannot be read as an array of numbers: {one_line(described(error))}"
+            ) from error
+        return Found(array, _Places(self.dataset or path.name, len(array)))
 
 
 @dataclass(frozen=True)
@@ -230,15 +246,32 @@ class Function:
         name = getattr(self.function, "__name__", "the function")
         try:
             value = self.function(directory)
-        except OutputError:
+        except (OutputError, Transient):
             raise
         except Exception as error:
-            raise OutputError(f"{name} failed with {described(error)}") from error
+            raise OutputError(f"{name} failed with {one_line(described(error))}") from error
         try:
             values = floats(value).ravel()
         except Exception as error:
             raise OutputError(f"{name} returned {type(value).__name__}, not numbers") from error
-        return Found(values, [f"{name}[{i}]" for i in range(len(values))])
+        return Found(values, _Places(name, len(values)))
+
+
+class _Places(Sequence[str]):
+    """Of the numbers of an array, of which there may be millions: ``u[0]``, ``u[1]``, ..."""
+
+    def __init__(self, name: str, n: int) -> None:
+        self._name, self._at = name, range(n)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    @overload
+    def __getitem__(self, i: int) -> str: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[str]: ...
+    def __getitem__(self, i: int | slice) -> str | list[str]:
+        return [f"{self._name}[{k}]" for k in self._at[i]] if isinstance(i, slice) else f"{self._name}[{self._at[i]}]"
 
 
 # --- parts --------------------------------------------------------------------------------------------------
@@ -276,14 +309,10 @@ def _counted(items: list[Any], number: int, message: str) -> Any:
 
 def _steps(key: str) -> list[str | int]:
     """Names and numbers of a path into JSON; none where it is not one."""
-    parts = list(re.finditer(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]", key))
+    parts = list(re.finditer(r"(?:^|\.)([^.\[\]]+)|\[(\d{1,15})\]", key))
     if "".join(part[0] for part in parts) != key:
         return []
     return [part[1] if part[1] is not None else int(part[2]) for part in parts]
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 def _json(text: str, path: Path) -> Any:
@@ -304,16 +333,25 @@ def _flat(value: Any, path: Path, key: str) -> Found:
 
 
 def _array(path: Path, name: str) -> Any:
-    if path.suffix in (".npy", ".npz"):
+    if path.suffix == ".npy":
+        check_room(path.stat().st_size, path)
         with path.open("rb") as opened:
-            loaded = np.load(opened, allow_pickle=False)
-            return loaded if path.suffix == ".npy" else loaded[_one_of(name, list(loaded), path)]
+            return np.load(opened, allow_pickle=False)
+    if path.suffix == ".npz":
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as loaded:
+            name = _one_of(name, [*loaded], path)
+            check_room(loaded.zip.getinfo(name if name in loaded.zip.namelist() else f"{name}.npy").file_size, path)
+            return loaded[name]
     try:
         import h5py
     except ImportError as error:
         raise MissingDependencyError(f"{path.name}: HDF5 files need h5py: pip install h5py") from error
     with h5py.File(path) as file:
-        return file[_one_of(name, list(_names(file)), path)][()]
+        dataset = file.get(name) if name else None  # wherever links lead
+        if not isinstance(dataset, h5py.Dataset):
+            dataset = file[_one_of(name, list(_names(file)), path)]
+        check_room((dataset.size or 0) * dataset.dtype.itemsize, path)
+        return dataset[()]
 
 
 def _names(group: Any) -> Iterator[str]:
@@ -327,4 +365,5 @@ def _one_of(name: str, names: list[str], path: Path) -> str:
         return name
     if not name and len(names) == 1:
         return names[0]
-    raise OutputError(f"{path.name} has no dataset {name!r}; there is {', '.join(names[:_SHOWN]) or 'none'}")
+    there = one_line(", ".join(names[:_SHOWN])) or "none"
+    raise OutputError(f"{path.name} has no dataset {name!r}; there is {there}")

@@ -15,12 +15,25 @@ from typing import Any
 from tbq.common.errors import ArgumentError, OutputError
 
 _FORTRAN_EXPONENT = re.compile(r"(?<=[\d.])[dD](?=[+-]?\d)")
+_NO_LETTER = re.compile(r"([+-]?\d*\.\d*)([+-]\d{3})")  # an exponent of three digits takes the place of the letter
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eEdD][+-]?\d+)?")
+_MOST = 256 * 2**20  # bytes of a file that are read: a table of short numbers takes up to fifty times as much memory
 
 
 def read_text(path: Path) -> str:
     """The text of an output file, whatever its encoding; an error says what there is where it is missing."""
     check_there(path)
+    check_room(path.stat().st_size, path)
     return path.read_bytes().decode("utf-8-sig", errors="replace")
+
+
+def check_room(size: int, path: Path) -> None:
+    """Refuse so many bytes as would take the memory of other runs."""
+    if size > _MOST:
+        raise OutputError(
+            f"{path.name} has {size >> 20} MiB, and at most {_MOST >> 20} are read; let the program write less, or a "
+            "Python function read it"
+        )
 
 
 def check_there(path: Path) -> None:
@@ -32,9 +45,28 @@ def check_there(path: Path) -> None:
 def to_number(word: str, path: Path, line: int) -> float:
     """A number as programs write it, Fortran's exponents too."""
     try:
+        if "_" in word or not word.isascii():  # which Python takes for numbers, and programs do not write
+            raise ValueError
+        if bare := _NO_LETTER.fullmatch(word):
+            return float(f"{bare[1]}e{bare[2]}")
         return float(_FORTRAN_EXPONENT.sub("e", word))
     except ValueError as error:
         raise OutputError(f"{path.name}, line {line}: {word[:40]!r} is not a number") from error
+
+
+def words_of(text: str, path: Path) -> list[tuple[str, int]]:
+    """What stands between blanks, commas or semicolons, with its line; ``#`` starts a comment."""
+    words: list[tuple[str, int]] = []
+    for i, whole in enumerate(text.splitlines(), 1):
+        line = whole.partition("#")[0]
+        cells = re.split(r"[\s;]+", line.strip())
+        if len(cells) > 1 and (comma := next(filter(_DECIMAL_COMMA.fullmatch, cells), None)):
+            raise OutputError(
+                f"{path.name}, line {i}: {comma[:40]!r} may be one number or two; write decimal points, and separate "
+                "all numbers alike"
+            )
+        words += [(word, i) for word in re.split(r"[\s,;]+", line) if word]
+    return words
 
 
 def flatten(value: Any) -> list[float]:
@@ -88,10 +120,12 @@ def _table(path: Path, column: str | None) -> tuple[list[Cell], list[list[Cell]]
     """Header, rows of one width, and what separates their cells."""
     if not os.path.isfile(path):
         raise ArgumentError(f"there is no file {str(path)!r}")
-    text = _text(path)
+    text = decoded(path.read_bytes(), path.name)
     separator = _separator(text)
     rows = _rows(text, separator, path)
     header = _header(rows, separator, column, path)
+    if rows and not header:
+        _check_commas(text, path)
     if not rows:
         raise ArgumentError(f"{path.name} has no numbers")
     width = len(header or rows[0])
@@ -109,15 +143,14 @@ def _column(header: list[Cell], rows: list[list[Cell]], column: str, path: Path)
     return [row[names.index(column)] for row in rows]
 
 
-def _text(path: Path) -> str:
-    """With the mark that some programs put before the text as a sign of its encoding, or UTF-8."""
-    data = path.read_bytes()
+def decoded(data: bytes, name: str) -> str:
+    """Text of an encoding that some programs put before it as a sign, or of UTF-8."""
     encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ArgumentError(f"{path.name}, line {line}: this is not UTF-8; save the file as UTF-8 text") from None
+        raise ArgumentError(f"{name}, line {line}: this is not UTF-8; save the file as UTF-8 text") from None
 
 
 def _separator(text: str) -> str:
@@ -143,6 +176,17 @@ def _rows(text: str, separator: str, path: Path) -> list[list[Cell]]:
     if width > 1 and all(row[width - 1 :] == [(row[0][0], "")] for row in rows):  # or of all
         rows = [row[:-1] for row in rows]
     return rows
+
+
+def _check_commas(text: str, path: Path) -> None:
+    """Refuse a table without a header that may as well be one column of decimal commas."""
+    lines = [(i, line.strip()) for i, line in enumerate(text.splitlines(), 1)]
+    lines = [(i, line) for i, line in lines if line and not line.startswith("#")]
+    if all(_DECIMAL_COMMA.fullmatch(line) for _, line in lines):
+        raise ArgumentError(
+            f"{path.name}, line {lines[0][0]}: {lines[0][1][:40]!r} may be one number or two; name the columns in a "
+            "first line, or write a blank between the two"
+        )
 
 
 def _header(rows: list[list[Cell]], separator: str, column: str | None, path: Path) -> list[Cell]:

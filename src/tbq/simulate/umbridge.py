@@ -29,9 +29,10 @@ from tbq.common.types import Array
 from tbq.simulate.textfiles import flatten
 
 _QUESTION_TIMEOUT = 10.0  # seconds for the questions a server answers without running the model
-_BUSY = (502, 503, 504)  # answers of gateways and load balancers that pass
+_BUSY = (408, 429, 502, 503, 504)  # answers of gateways and load balancers that pass
 _ELSEWHERE = (301, 302, 303, 307, 308)  # redirects
-_MOST = 256 * 2**20  # bytes of an answer: ten million numbers
+_MOST = 256 * 2**20  # bytes of an answer
+_MOST_PARTS = 10_000_000  # numbers, lists and objects in it, of up to a hundred bytes each in memory
 _SEEN = 4096  # bytes of an error that are looked at
 
 
@@ -146,6 +147,8 @@ def _request(url: str, content: bytes | None, timeout: float | None) -> dict[str
             raise SimulatorTimeoutError(f"{url} gave no answer within {timeout:g} s") from error
         why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
         raise ServerUnreachableError(f"{url} could not be reached: {why}") from error
+    if sum(map(text.count, ",[{")) > _MOST_PARTS:
+        raise OutputError(f"{url} answered more than {_MOST_PARTS} numbers and lists")
     try:
         answer = _from_json(text)
     except (ValueError, RecursionError) as error:
