@@ -163,9 +163,9 @@ def test_forms_are_kept_between_choices_and_a_named_kernel_is_used():
     assert again.starts.keys() == memory.starts.keys()
 
 
-def surrogates(model, n=24, observed=None):
+def surrogates(model, n=24, observed=None, noise=0.1):
     """Both surrogates of the same runs, and the runs' log-likelihoods."""
-    likelihood = tbq.GaussianLikelihood(model, model(np.array([0.45, 0.6])) if observed is None else observed, 0.1)
+    likelihood = tbq.GaussianLikelihood(model, model(np.array([0.45, 0.6])) if observed is None else observed, noise)
     theta, z = runs(n)
     outputs = model(theta)
     y = likelihood.from_outputs(theta, outputs)
@@ -192,6 +192,10 @@ def swapped(theta):
 def test_smooth_outputs_raise_no_doubt_and_jumps_do():
     assert output_checks.rough(surrogates(smooth)[0], TUNING) == ""
     assert "it may jump or fold" in output_checks.rough(surrogates(jump)[0], TUNING)
+
+
+def test_a_jump_that_a_likelihood_would_hardly_notice_raises_no_doubt():
+    assert output_checks.rough(surrogates(jump, noise=100.0)[0], TUNING) == ""
 
 
 def test_predictions_that_were_off_raise_doubt():
