@@ -152,7 +152,7 @@ def exponent_rows(rows: Sequence[Row]) -> list[list[str]]:
     """Exponents p of seconds ∝ sizeᵖ, by least squares of the logarithms."""
     sets = [
         ("runs", "chain10", "runs", [r for r in rows if r.case == "chain10"]),
-        ("components", "chains after 60 runs", "components", [r for r in rows if r.case != "field" and r.runs == 60]),
+        ("components", "chains after 30 runs", "components", [r for r in rows if r.case != "field" and r.runs == 30]),
     ]
     found = []
     for what, where, field, chosen in sets:
