@@ -61,7 +61,7 @@ class Row:
     def resume(self) -> float:
         """Seconds at most from opening a journal to the next point: anew once, and the updates since that."""
         tuning = Tuning()
-        since = max(tuning.anew_every, int(self.runs * (1.0 - 1.0 / tuning.anew_growth)))
+        since = max(tuning.anew_every, round(self.runs * (1.0 - 1.0 / tuning.anew_growth)))
         return self.anew + since * self.update + self.search
 
 
