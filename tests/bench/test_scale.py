@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tbq.bench import output_overhead, scale, scale_models
+from tbq.bench import output_overhead, scale, scale_models, studies
 
 
 def test_every_case_has_a_stored_reference_of_its_dimension():
@@ -62,5 +62,16 @@ def test_parts_of_our_own_time_with_outputs_are_measured(tmp_path, monkeypatch):
     rows = output_overhead.study(tmp_path, [("chain6", 12)])
     assert (rows[0].d, rows[0].outputs, rows[0].runs) == (6, 21, 12)
     assert all(getattr(rows[0], part) > 0.0 for part in output_overhead.PARTS)
+    resumed = replace(rows[0], runs=120, anew=2.0, update=0.1, search=0.5)
+    assert resumed.resume == pytest.approx(4.5)  # twenty updates, a sixth of the runs
+    assert output_overhead.table_rows([resumed])[0][-2] == "4.50"
     many = [replace(rows[0], case="chain10", runs=n, anew=n**2 / 1e3, update=1.0) for n in (30, 60, 120)]
     assert output_overhead.exponent_rows(many)[0][2:4] == ["2.0", "0.0"]
+
+
+def test_whole_runs_before_and_now_are_those_of_the_cases_that_have_both(tmp_path):
+    row = scale.Row("dof3", 0, 3, 3, 3, 20, 0.0, 0.01, np.nan, True, 2.0, 100.0)
+    kept = {"runs": [row, replace(row, case="chain20")], "before": [replace(row, seconds=9.0, calls=24)]}
+    for name, rows in kept.items():
+        studies.run_missing(lambda r: r, [(r,) for r in rows], 1, tmp_path / f"scale_{name}.csv")
+    assert output_overhead.whole_run_rows(tmp_path) == [["dof3", "3", "3", "9.0", "2.0", "24.0", "20.0"]]

@@ -6,8 +6,9 @@ import pytest
 from tbq.common.errors import TbqError
 from tbq.gp import batch_fitting, fitting
 from tbq.gp import regression as gps
-from tbq.gp.batch import build, values_of
+from tbq.gp.batch import build
 from tbq.gp.kernels import ADDITIVE, MATERN52, SE
+from tbq.gp.values import values_of
 
 KERNELS = [MATERN52, SE, ADDITIVE]
 LINEAR = np.array([True, False, True, True])

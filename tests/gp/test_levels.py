@@ -5,10 +5,11 @@ import pytest
 from scipy import special
 
 from tbq.gp import paths
-from tbq.gp.batch import build, values_of
+from tbq.gp.batch import build
 from tbq.gp.kernels import MATERN52
 from tbq.gp.levels import Levels, hyperparameter_draws, with_coarse
 from tbq.gp.regression import COEFFICIENT_SD, NUGGET
+from tbq.gp.values import values_of
 
 NOISE = 1e-10
 COARSE, DELTA = np.log([1.2, 1.5, 2.0]), np.log([1.0, 1.4, 0.3])

@@ -7,8 +7,9 @@ import pytest
 from scipy import special, stats
 
 import tbq
-from tbq.gp.batch import build, values_of
+from tbq.gp.batch import build
 from tbq.gp.kernels import MATERN52
+from tbq.gp.values import values_of
 from tbq.problem import marginal
 from tbq.problem.joint_prior import joint
 from tbq.problem.tuning import Tuning

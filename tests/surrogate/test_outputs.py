@@ -9,8 +9,9 @@ from scipy import stats
 import tbq
 from tbq.acquisition import functions
 from tbq.evidence import moments
-from tbq.gp.batch import build, values_of
+from tbq.gp.batch import build
 from tbq.gp.kernels import MATERN52
+from tbq.gp.values import values_of
 from tbq.surrogate.outputs import Component, Outputs, _two_orders, clipped, log_mehler, log_mehler_diagonal
 
 DATA = np.array([0.3, 1.4, -0.2])

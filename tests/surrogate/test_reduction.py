@@ -11,9 +11,13 @@ from tbq.engine import output_checks
 from tbq.evidence.population import Population
 from tbq.gp import fitting
 from tbq.gp import regression as gps
-from tbq.gp.batch import build, values_of
+from tbq.gp.batch import build
+from tbq.gp.common import Common
 from tbq.gp.kernels import MATERN52
+from tbq.gp.paths import draws_of
+from tbq.gp.values import values_of
 from tbq.problem.tuning import Tuning
+from tbq.result.stored_surrogates import Context, describe, rebuilt
 from tbq.surrogate import reduction
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.outputs import Outputs
@@ -159,9 +163,9 @@ def test_forms_are_kept_between_choices_and_a_named_kernel_is_used():
     assert again.starts.keys() == memory.starts.keys()
 
 
-def surrogates(model, n=24, observed=None):
+def surrogates(model, n=24, observed=None, noise=0.1):
     """Both surrogates of the same runs, and the runs' log-likelihoods."""
-    likelihood = tbq.GaussianLikelihood(model, model(np.array([0.45, 0.6])) if observed is None else observed, 0.1)
+    likelihood = tbq.GaussianLikelihood(model, model(np.array([0.45, 0.6])) if observed is None else observed, noise)
     theta, z = runs(n)
     outputs = model(theta)
     y = likelihood.from_outputs(theta, outputs)
@@ -188,6 +192,10 @@ def swapped(theta):
 def test_smooth_outputs_raise_no_doubt_and_jumps_do():
     assert output_checks.rough(surrogates(smooth)[0], TUNING) == ""
     assert "it may jump or fold" in output_checks.rough(surrogates(jump)[0], TUNING)
+
+
+def test_a_jump_that_a_likelihood_would_hardly_notice_raises_no_doubt():
+    assert output_checks.rough(surrogates(jump, noise=100.0)[0], TUNING) == ""
 
 
 def test_predictions_that_were_off_raise_doubt():
@@ -245,3 +253,63 @@ def test_two_evidences_that_differ_beyond_chance_are_a_contradiction():
     assert output_checks.contradicted(outputs, values, population, TUNING) == ""
     shifted = LogNormal(gps.build(z[:200], np.full(200, 3.0), 1e-6, MATERN52, "constant", np.log([1.0, 1.0, 1.0])))
     assert "differs by" in output_checks.contradicted(outputs, shifted, population, TUNING)
+
+
+def test_components_left_out_are_small_in_new_runs_and_not_only_in_those_that_the_axes_were_fitted_to():
+    """Thirty runs of 24 outputs: their last axes hold next to nothing of these runs, and much of the next."""
+    rng = np.random.default_rng(0)
+    n, m = 30, 24
+    scales = np.append(np.full(12, 3.0), np.full(m - 12, 0.03))
+    white = rng.normal(size=(n, m)) * scales
+    likelihood = tbq.GaussianLikelihood(lambda theta: theta, np.zeros(m), 1.0)
+    series, _ = reduction.decompose(white, likelihood, np.ones(1), TUNING)
+    spanned = np.array([one.values for one in series])
+    axes = np.linalg.lstsq(spanned.T, white, rcond=None)[0]
+    axes = np.linalg.qr(axes.T)[0].T
+    new = rng.normal(size=(2000, m)) * scales
+    left = np.mean(np.sum((new - new @ axes.T @ axes) ** 2, axis=1))
+    assert left < 2.0 * TUNING.neglected
+    assert len(series) > 12
+
+
+def many(theta):
+    """Twelve outputs of twenty parameters, of which the last five do nothing."""
+    directions = np.random.default_rng(5).normal(size=(12, 15)) / 4.0
+    u = theta[..., :15] @ directions.T
+    return u + 0.1 * u**2
+
+
+MANY = tbq.Prior({f"x{i}": stats.norm() for i in range(20)})
+
+
+def test_outputs_of_many_parameters_have_common_length_scales():
+    likelihood = tbq.GaussianLikelihood(many, many(np.full(20, 0.2)), 0.1)
+    theta = MANY.sample(60, 0, "lhs")
+    z = MANY.to_working(theta)
+    surrogate, memory = reduction.fit(z, many(theta), likelihood, MANY, "auto", reduction.Memory(), TUNING)
+    assert isinstance(surrogate.batch, Common)
+    np.testing.assert_array_equal(memory.together, surrogate.batch.lengths)
+    assert np.min(memory.together[15:]) > np.median(memory.together[:15])
+    new = MANY.sample(30, 1)
+    mean, variance = surrogate.log_likelihood(surrogate.at(MANY.to_working(new)))
+    assert np.all(np.abs(mean - likelihood(new)) < 4.0 * np.sqrt(variance) + 0.05)
+    lost = many(theta)
+    lost[3] = np.nan
+    apart, _ = reduction.fit(z, lost, likelihood, MANY, "auto", reduction.Memory(), TUNING)
+    assert not isinstance(apart.batch, Common)  # a value is missing
+
+
+def test_a_surrogate_of_common_length_scales_is_stored():
+    likelihood = tbq.GaussianLikelihood(many, many(np.full(20, 0.2)), 0.1)
+    theta = MANY.sample(60, 0, "lhs")
+    z = MANY.to_working(theta)
+    surrogate, _ = reduction.fit(z, many(theta), likelihood, MANY, "auto", reduction.Memory(), TUNING)
+    again = rebuilt(describe(surrogate), Context(MANY, likelihood))
+    new = MANY.to_working(MANY.sample(30, 1))
+    for one, other in zip(
+        surrogate.log_likelihood(surrogate.at(new)), again.log_likelihood(again.at(new)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    drawn = draws_of(surrogate.batch, 3, np.random.default_rng(0))
+    assert len(drawn) == surrogate.batch.size
+    assert np.all(np.isfinite(drawn[0](new)))

@@ -196,7 +196,7 @@ def study(
     known |= {(a.problem, a.function): a for a in acquired}
     rows, acquisitions = sorted(done.values(), key=lambda r: (r.d, r.runs, r.population)), [known[p] for p in pairs]
     outputs = output_overhead.study(folder)
-    (folder / "overhead.md").write_text(report(rows, acquisitions, outputs))
+    (folder / "overhead.md").write_text(report(rows, acquisitions, outputs, output_overhead.whole_run_rows(folder)))
     return [done[task] for task in wanted], acquisitions
 
 
@@ -235,8 +235,13 @@ def exponent_rows(rows: Sequence[Row]) -> list[list[str]]:
     return found
 
 
-def report(rows: Sequence[Row], acquisitions: Sequence[Acquisition], outputs: Sequence[output_overhead.Row]) -> str:
-    """The tables, with what their columns mean."""
+def report(
+    rows: Sequence[Row],
+    acquisitions: Sequence[Acquisition],
+    outputs: Sequence[output_overhead.Row],
+    whole: Sequence[Sequence[str]],
+) -> str:
+    """The tables, with what their columns mean; ``whole`` are cells of whole runs that learned outputs."""
     import scipy
 
     from tbq.common.version import __version__ as version
@@ -271,6 +276,8 @@ def report(rows: Sequence[Row], acquisitions: Sequence[Acquisition], outputs: Se
             *_markdown(output_overhead.COLUMNS, output_overhead.table_rows(outputs)),
             "",
             *_markdown(output_overhead.EXPONENT_COLUMNS, output_overhead.exponent_rows(outputs)),
+            "",
+            *_markdown(output_overhead.WHOLE_COLUMNS, whole),
             "",
             "## An acquisition at the paper's size",
             "",

@@ -16,19 +16,24 @@ from tbq.evidence.population import Population
 from tbq.problem.tuning import Tuning
 from tbq.surrogate.feasibility import Bounded
 from tbq.surrogate.lognormal import LogNormal
+from tbq.surrogate.outputs import misfits
 from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 
 def rough(surrogate: Any, tuning: Tuning) -> str:
     """A sentence on the output that is predicted worst from the other runs, where that is beyond chance; else ''.
 
-    Runs far from the data, in some corner of the prior, do not count.
+    Runs far from the data, in some corner of the prior, do not count; nor does what a likelihood would hardly notice,
+    where it is known how large the noise is.
     """
     batch = surrogate.batch
     log_likelihood, _ = surrogate.log_likelihood(surrogate.at_runs())
     near = log_likelihood > np.max(log_likelihood) - tuning.rough_depth
     mean, variance = batch.leave_one_out()
-    off = np.abs(batch.values.y - mean) / np.sqrt(variance)  # nan where missing
+    slope = misfits(surrogate.components, batch.values.y)[1]  # of a misfit, in units of the noise
+    known = not surrogate.likelihood.scaled and surrogate.likelihood.noise_model is None
+    floor = tuning.inflation_floor / slope if known else 0.0  # at a misfit of one, what changes log L by as many nats
+    off = np.abs(batch.values.y - mean) / np.sqrt(variance + floor**2)  # nan where missing
     worst, count = np.max(np.nan_to_num(off[:, near]), axis=1), int(batch.values.seen[:, near].sum())
     if max(worst) > np.sqrt(2.0 * np.log(2.0 * count)):  # the largest of so many normal values hardly exceeds this
         name = "Output" if len(worst) == len(surrogate.likelihood.observed) else "Principal component"

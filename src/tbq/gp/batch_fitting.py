@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tbq.common.types import Array, BoolArray, IntArray
 from tbq.gp import fitting
-from tbq.gp.batch import Batch, Values, build, factorise
+from tbq.gp.batch import Batch, build
 from tbq.gp.fitting import ASKEW, DIFFERENCE, ENOUGH, MOST_FITTED
 from tbq.gp.kernels import ArdKernel, HyperPrior, Kernel
 from tbq.gp.regression import NUGGET, Basis
+from tbq.gp.values import Values, factorise
 
 _MOST_STEPS = 60  # of a search
 _SHORTER = 0.3  # factor of a step that did not go up
@@ -35,6 +36,17 @@ class End(NamedTuple):
     inverse: Array  # (p, p) inverse of the negative Hessian of the score, as the search saw it
 
 
+class Posterior(Protocol):
+    """What a search asks of hyperparameters' log-posteriors, one for each of K processes."""
+
+    @property
+    def prior(self) -> HyperPrior:
+        """Fields of shape (K, p)."""
+
+    def at(self, parameters: Array, which: IntArray) -> tuple[Array, Array]:
+        """Scores (M,) and gradients (M, p) at hyperparameters of processes ``which``."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Log marginal likelihood times prior of the hyperparameters, of K processes on the same points."""
@@ -48,10 +60,7 @@ class Scores:
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, Array]:
-        """Where pairs of points are in the flattened upper triangle, and their squared distances (d, pairs)."""
-        x = self.values.x[:, : self.values.dim]
-        i, j = np.triu_indices(len(x), 1)
-        return i * len(x) + j, np.ascontiguousarray(((x[i] - x[j]) ** 2).T)
+        return pairs_of(self.values.x[:, : self.values.dim])
 
     def at(self, parameters: Array, which: IntArray) -> tuple[Array, Array]:
         """Scores (M,) and gradients (M, p) at hyperparameters of processes ``which``; −inf where there is no factor."""
@@ -92,6 +101,12 @@ class Scores:
             upper = 2.0 * np.triu(w, 1) + (1.0 + NUGGET) * np.diag(np.diag(w))
             slopes.append(0.5 * contract(upper))
         return score, np.array(slopes), ok
+
+
+def pairs_of(x: Array) -> tuple[IntArray, Array]:
+    """Where pairs of points are in the flattened upper triangle, and their squared distances (d, pairs)."""
+    i, j = np.triu_indices(len(x), 1)
+    return i * len(x) + j, np.ascontiguousarray(((x[i] - x[j]) ** 2).T)
 
 
 def _weights(inverse: Array, projected: Array, alpha: Array) -> Array:
@@ -198,8 +213,14 @@ def _learn_curvature(inverse: Array, seen: BoolArray, who: IntArray, moved: Arra
 def hyperparameter_draws(batch: Batch, n: int, rng: np.random.Generator) -> Iterator[Batch]:
     """All processes at ``n`` draws from normal approximations of their hyperparameters' posteriors (Laplace)."""
     scores = Scores(batch.values.some(-(-len(batch.x) // MOST_FITTED)), batch.kernel)
-    prior, at, every = scores.prior, batch.parameters, np.arange(batch.size)
-    here, slope = scores.at(at, every)  # not batch.score, which is of the values that it was fitted to
+    for drawn in laplace_draws(scores, batch.parameters, n, rng):
+        yield build(batch.values, batch.kernel, drawn)
+
+
+def laplace_draws(scores: Posterior, at: Array, n: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Draws of the hyperparameters (K, p) around the maxima of their log-posteriors."""
+    prior, every = scores.prior, np.arange(len(at))
+    here, slope = scores.at(at, every)
     steps = DIFFERENCE * np.eye(at.shape[1])
     hessian = np.stack([(slope - scores.at(at + step, every)[1]) / DIFFERENCE for step in steps], axis=1)
     values, vectors = np.linalg.eigh(0.5 * (hessian + np.swapaxes(hessian, 1, 2)))
@@ -217,7 +238,7 @@ def hyperparameter_draws(batch: Batch, n: int, rng: np.random.Generator) -> Iter
             left = left[~good]
             if len(left) == 0:
                 break
-        yield build(batch.values, batch.kernel, drawn)
+        yield drawn
 
 
 def _taken(prior: HyperPrior, index: IntArray) -> HyperPrior:

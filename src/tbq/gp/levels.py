@@ -21,9 +21,10 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 
 from tbq.common.types import Array, BoolArray, IntArray
-from tbq.gp import batch_fitting
-from tbq.gp.batch import Batch, Projection, Values
+from tbq.gp import batch_fitting, common
+from tbq.gp.batch import Batch, Projection
 from tbq.gp.kernels import Kernel
+from tbq.gp.values import Values
 
 _LEAST = 1e-300  # of a variance that is divided by
 
@@ -184,6 +185,9 @@ def hyperparameter_draws(batch: Processes, n: int, rng: np.random.Generator) -> 
     """As :func:`tbq.gp.batch_fitting.hyperparameter_draws`, of either level by itself."""
     if isinstance(batch, Batch):
         yield from batch_fitting.hyperparameter_draws(batch, n, rng)
+        return
+    if isinstance(batch, common.Common):
+        yield from common.hyperparameter_draws(batch, n, rng)
         return
     assert isinstance(batch, Levels)
     deltas = batch_fitting.hyperparameter_draws(batch.delta, n, rng)

@@ -16,6 +16,7 @@ import numpy as np
 from tbq.common.types import Array
 from tbq.gp import regression
 from tbq.gp.batch import Batch
+from tbq.gp.common import Common
 from tbq.gp.kernels import AdditiveKernel, ProductMatern52
 from tbq.gp.levels import Levels, Processes
 from tbq.gp.linalg import solve
@@ -91,6 +92,8 @@ def _terms(parameters: Array, d: int, n: int, rng: np.random.Generator) -> Array
 
 def draws_of(processes: Processes, n: int, rng: np.random.Generator) -> list[Callable[[Array], Array]]:
     """``n`` functions drawn from each of many processes, of one level or of two."""
+    if isinstance(processes, Common):
+        processes = processes.separate()
     if isinstance(processes, Batch):
         return [draw(processes.process(k), n, rng) for k in range(processes.size)]
     assert isinstance(processes, Levels)

@@ -12,9 +12,11 @@ from scipy.spatial import distance
 from tbq.common.errors import TbqError
 from tbq.common.types import Array
 from tbq.gp import regression as gps
-from tbq.gp.batch import Batch, Values, build
+from tbq.gp.batch import Batch, build
+from tbq.gp.common import Common
 from tbq.gp.kernels import BY_NAME, Kernel
 from tbq.gp.levels import Levels, Processes
+from tbq.gp.values import Values
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.marginal import Rule
 from tbq.problem.prior import Prior
@@ -150,11 +152,11 @@ def _describe_levels(processes: Processes) -> Description:
             "processes": _describe_batch(processes.delta),
             "coarse": {"processes": _describe_batch(processes.coarse), "units": units},
         }
-    assert isinstance(processes, Batch)
+    assert isinstance(processes, (Batch, Common))
     return {"processes": _describe_batch(processes)}
 
 
-def _describe_batch(batch: Batch) -> Description:
+def _describe_batch(batch: Batch | Common) -> Description:
     values = batch.values
     described = {
         "kernel": batch.kernel.name,

@@ -17,9 +17,10 @@ from scipy.spatial import distance
 
 from tbq.common.types import Array, BoolArray, IntArray
 from tbq.gp import batch_fitting
-from tbq.gp.batch import Batch, Values, build, values_of
+from tbq.gp.batch import Batch, build
 from tbq.gp.kernels import BY_NAME, Kernel, KernelChoice
 from tbq.gp.levels import Levels, Processes, with_coarse
+from tbq.gp.values import Values, values_of
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.tuning import Tuning

@@ -15,9 +15,11 @@ import numpy as np
 from scipy import linalg
 
 from tbq.common.types import Array
-from tbq.gp import batch_fitting
-from tbq.gp.batch import Batch, build, values_of
-from tbq.gp.kernels import BY_NAME, KernelChoice
+from tbq.gp import batch_fitting, common
+from tbq.gp.batch import build
+from tbq.gp.kernels import BY_NAME, ArdKernel, KernelChoice
+from tbq.gp.levels import Processes
+from tbq.gp.values import values_of
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.tuning import Tuning
@@ -43,6 +45,7 @@ class Memory:
     coarse: Mapping[Form, batch_fitting.End] = field(default_factory=dict)  # the same of the coarse model's values
     coarse_at: int = 0  # coarse runs when those were last searched
     axes: tuple[Array, ...] = ()  # principal axes of each experiment, where there is a coarse model
+    together: Array | None = None  # (d,) logarithms of common length-scales
 
 
 class Series(NamedTuple):
@@ -77,14 +80,22 @@ def fit(
 
 def fit_processes(
     z: Array, series: list[Series], noise_sd: Array, choice: KernelChoice, memory: Memory, tuning: Tuning
-) -> tuple[Batch, tuple[Component, ...], Memory]:
-    """A process of each series at points z, in the form that its values prefer; ``noise_sd`` is by experiment."""
+) -> tuple[Processes, tuple[Component, ...], Memory]:
+    """A process of each series at points z, in the form that its values prefer; ``noise_sd`` is by experiment.
+
+    Where there are many parameters all have the same length-scales, which no series could tell by itself; not where a
+    value is missing or a logarithm may be better.
+    """
     forms = _forms(series, memory, tuning)
     data = [modelled(series[f.component], f.logarithm, noise_sd[series[f.component].experiment], tuning) for f in forms]
     linear = np.array([m.known >= z.shape[1] + 4 for m in data])
     values = values_of(z, np.array([m.values for m in data]), np.array([m.noise for m in data]), linear)
     # se fits as well as matern52 and is three times too sure of itself
     kernel = BY_NAME["matern52" if choice == "auto" else choice]
+    without_choice = values.complete and not any(is_positive(one, tuning) for one in series)
+    if z.shape[1] >= tuning.common_from and without_choice and isinstance(kernel, ArdKernel):
+        together = common.fit(values, kernel, memory.together)
+        return together, tuple(Component(one.experiment) for one in series), Memory(together=together.lengths)
     batch, ends = batch_fitting.fit(values, kernel, [memory.starts.get(f) for f in forms])
     score = batch.score + [m.log_jacobian for m in data]
     best = np.array([max(_of(j, forms), key=lambda i: float(score[i])) for j in range(len(series))])
@@ -138,14 +149,17 @@ def decompose(white: Array, likelihood: GaussianLikelihood, least: Array, tuning
 def _principal(white: Array, negligible: float, most: int) -> tuple[Array, float]:
     """Scores of the runs on the principal components, and the squared misfit outside their span.
 
-    ``negligible`` is the summed variance of the components left out, ``most`` how many there may be. A run with
-    missing outputs has scores where the others determine them.
+    ``negligible`` is the summed variance of the components left out, ``most`` how many there may be. It is that of a
+    new run: the runs that the axes were fitted to are closer to them, by generalised cross-validation the factor
+    (1 − (axes + 1)/runs)². A run with missing outputs has scores where the others determine them.
     """
     missing = np.isnan(white)
     complete = white[~missing.any(axis=1)]
     mean = complete.mean(axis=0)
     _, values, rows = linalg.svd(complete - mean, full_matrices=False)
     tail = np.cumsum((values**2 / len(complete))[::-1])[::-1]
+    left = 1.0 - np.arange(1, len(values) + 1) / len(complete)
+    tail /= np.maximum(left, 1.0 / len(complete)) ** 2
     axes = rows[: min(max(int(np.sum(tail > negligible)), 1), most)]
     axes = upright(axes)
     beyond = mean - axes.T @ (axes @ mean)
