@@ -195,8 +195,8 @@ def _support(prior: Prior) -> Prior:
 
 
 def _describe_prior(prior: Prior) -> Description:
-    known_by = {"known_by": records.prior_record(prior), "not_stored": _not_stored(prior)}
-    known_by |= {} if prior.mixing is None else {"whitened": True}
+    known_by: Description = {"known_by": records.prior_record(prior), "not_stored": _not_stored(prior)}
+    known_by = known_by if prior.mixing is None else {**known_by, "whitened": True}
     if known_by["not_stored"]:
         return known_by
     if isinstance(prior, PosteriorPrior):
