@@ -324,3 +324,15 @@ def test_no_mutation_of_a_file_gets_anything_but_a_result_or_a_sentence():
     assert found["refused"] + found["read"] == 200
     assert min(found["refused"], found["read"]) > 10
     assert found["grown"] < 300  # MiB
+
+
+def test_files_tell_in_which_coordinates_a_surrogate_was_learned(tmp_path):
+    prior = tbq.Prior({"a": stats.norm(), "b": stats.norm()}, correlation=[[1.0, 0.99], [0.99, 1.0]])
+    run = lambda known: tbq.infer(lambda t: -0.5 * np.sum((t - 0.5) ** 2) / 0.04, known, max_evaluations=14, seed=1)
+    result, early = run(prior), run(prior.unmixed)  # as results were before strong correlations were whitened
+    for name, one in (("now", result), ("early", early)):
+        one.save(tmp_path / name)
+        again = tbq.load(tmp_path / name)
+        np.testing.assert_array_equal(again.log_density(one.samples[:50]), one.log_density(one.samples[:50]))
+    assert tbq.load(tmp_path / "early").prior.mixing is None
+    assert tbq.load(tmp_path / "now").prior.mixing is not None

@@ -123,7 +123,7 @@ def tell_once(**told):
         (lambda: tbq.Session(PRIOR).ask("x"), "n must be a whole number of at least 1; got 'x'"),
         (lambda: tbq.Session(PRIOR).ask(0), "n must be a whole number of at least 1; got 0"),
         (lambda: tell_once(seconds=None), "seconds must be a finite number that is not negative; got None"),
-        (lambda: tell_once(seconds=-1.0), "seconds must be a number that is not negative; got -1.0"),
+        (lambda: tell_once(seconds=-1.0), "seconds must be a finite number that is not negative; got -1.0"),
         (lambda: tbq.Session(PRIOR, warm_start=3), "warm_start must be .*; got int"),
         (lambda: tbq.Session(PRIOR, warm_start=[3]), "warm_start must be .*; got int"),
         (lambda: tbq.Session(PRIOR, warm_start="no/such"), "there is none in 'no/such'"),

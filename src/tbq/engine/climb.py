@@ -13,6 +13,7 @@ import numpy as np
 
 from tbq.common.randomness import stream
 from tbq.common.types import Array, BoolArray
+from tbq.engine.ascent import surprised
 from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure, stage_record
 from tbq.engine.state import State
 from tbq.evidence import tempering
@@ -51,6 +52,11 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     last = state.history[-1]
     last = replace(last, error=float(np.hypot(last.error, hidden(state, surrogate))))
     state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, history=(*history, last))
+    if state.ascent is None and satisfied < state.settings.tuning.in_a_row:
+        return state
+    state = surprised(state, surrogate)
+    if state.doubt is not None:
+        return replace(state, satisfied=min(satisfied, settings.tuning.in_a_row - 1))
     return _verify(state, surrogate) if satisfied >= state.settings.tuning.in_a_row else state
 
 

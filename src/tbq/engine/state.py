@@ -71,6 +71,9 @@ class State:
     squared_z: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
     doubt: Array | None = None  # (d,): where much evidence may have been overlooked, to be run next
     doubts: int = 0  # such runs since one of them changed anything
+    ascent: Any = None  # engine.ascent.Ascent under way, from a run that found far more than expected
+    climbed: tuple[int, ...] = ()  # ids of runs that need no such climb any more
+    ascents: int = 0  # that were begun
     stages: tuple[Stage, ...] = ()
     history: tuple[Record, ...] = ()
     stop: Stop | None = None

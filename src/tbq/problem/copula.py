@@ -10,6 +10,8 @@ from scipy import linalg, optimize, special
 from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, Distribution
 
+_STRONG = 0.1  # smallest eigenvalue of a correlation matrix: a pair's at a correlation of 0.9
+
 
 def normal_score(marginal: Distribution, x: Array) -> Array:
     """Φ⁻¹(F(x)), from the nearer tail so that it stays finite far out."""
@@ -23,6 +25,14 @@ def log_copula(normal: Array, correlation: Array) -> Array:
     factor = linalg.cholesky(correlation, lower=True)
     white = linalg.solve_triangular(factor, normal.T, lower=True).T
     return 0.5 * np.sum(normal**2 - white**2, axis=1) - np.log(np.diag(factor)).sum()
+
+
+def whitening(copula: Array) -> Array | None:
+    """Lower triangular F, with which F⁻¹u of normal scores u are independent; None where they nearly are.
+
+    Weak correlations are left alone: F⁻¹ slants the borders of bounded parameters, and a process needs no help there.
+    """
+    return np.asarray(linalg.cholesky(copula, lower=True)) if linalg.eigvalsh(copula)[0] < _STRONG else None
 
 
 def nataf(correlation: Array, marginals: Mapping[str, Distribution]) -> Array:

@@ -28,6 +28,7 @@ class JointPrior(Prior):
         self.constraint = _on_first(simulated.constraint, simulated.dim)
         self.correlation = _with_ones(simulated.correlation, noise.dim)
         self.copula = _with_ones(simulated.copula, noise.dim)
+        self.mixing = _with_ones(simulated.mixing, noise.dim)
         self.is_computed = simulated.is_computed
         self._simulated, self._noise = simulated, noise
 
@@ -47,6 +48,10 @@ class JointPrior(Prior):
     @property
     def constraint_mass_error(self) -> float:
         return self._simulated.constraint_mass_error
+
+    @property
+    def unmixed(self) -> Prior:
+        return self if self.mixing is None else JointPrior(self._simulated.unmixed, self._noise)
 
     def sample(self, n: int, seed: Seed = None, method: Method = "random", *, rng: Seed = None) -> Array:
         """As of any prior; a design is one of all parameters together where the simulator's have no constraint."""

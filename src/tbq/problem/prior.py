@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from tbq.common.errors import ArgumentError
 from tbq.common.types import Array, ArrayLike, BoolArray, Distribution
 from tbq.common.words import described, steers
 from tbq.problem.coordinates import LEVELS, Axis, choose_axis
-from tbq.problem.copula import log_copula, nataf, normal_score
+from tbq.problem.copula import log_copula, nataf, normal_score, whitening
 from tbq.problem.families import describe, together
 
 Method = Literal["random", "lhs", "sobol"]
@@ -77,6 +78,7 @@ class Prior:
         self.axes = tuple(choose_axis(m) for m in self.marginals.values())
         self.correlation = None if correlation is None else _check_correlation(correlation, self.names)
         self.copula = None if self.correlation is None else nataf(self.correlation, self.marginals)
+        self.mixing = None if self.copula is None else whitening(self.copula)
         if constraint is not None and self.constraint_mass < _LEAST_MASS:
             raise ArgumentError(self._too_small())
 
@@ -212,23 +214,46 @@ class Prior:
 
     def to_working(self, theta: Array) -> Array:
         """Parameters → working coordinates, row by row."""
-        return np.column_stack([a.forward(theta[:, i]) for i, a in enumerate(self.axes)])
+        u = np.column_stack([a.forward(theta[:, i]) for i, a in enumerate(self.axes)])
+        return u if self.mixing is None else linalg.solve_triangular(self.mixing, u.T, lower=True, check_finite=False).T
 
     def from_working(self, z: Array) -> Array:
         """Working coordinates → parameters, row by row."""
-        return np.column_stack([a.inverse(z[:, i]) for i, a in enumerate(self.axes)])
+        u = self._unmixed(z)
+        return np.column_stack([a.inverse(u[:, i]) for i, a in enumerate(self.axes)])
 
     def log_density_working(self, z: Array) -> Array:
         """Log-density of the prior in working coordinates."""
-        slope = np.sum([a.log_slope(z[:, i]) for i, a in enumerate(self.axes)], axis=0)
+        u = self._unmixed(z)
+        slope = np.sum([a.log_slope(u[:, i]) for i, a in enumerate(self.axes)], axis=0)
+        if self.mixing is not None:
+            slope = slope + np.log(np.diag(self.mixing)).sum()
         return np.asarray(self.log_density(self.from_working(z)) + slope)
+
+    def _unmixed(self, z: Array) -> Array:
+        """Coordinates of single parameters, which strongly correlated ones are whitened from."""
+        return z if self.mixing is None else z @ self.mixing.T
 
     @cached_property
     def working_bounds(self) -> tuple[Array, Array]:
         """Box in working coordinates that holds the prior's support, or all but its outermost tails."""
-        low = [a.forward(np.array([m.ppf(_TAIL)]))[0] for a, m in self._axes_marginals()]
-        high = [a.forward(np.array([m.isf(_TAIL)]))[0] for a, m in self._axes_marginals()]
-        return np.array(low), np.array(high)
+        low = np.array([a.forward(np.array([m.ppf(_TAIL)]))[0] for a, m in self._axes_marginals()])
+        high = np.array([a.forward(np.array([m.isf(_TAIL)]))[0] for a, m in self._axes_marginals()])
+        if self.mixing is None:
+            return low, high
+        inverse = linalg.inv(self.mixing)
+        up, down = np.maximum(inverse, 0.0), np.minimum(inverse, 0.0)
+        return up @ low + down @ high, up @ high + down @ low
+
+    @property
+    def unmixed(self) -> Prior:
+        """The same prior with a working coordinate for each parameter, however correlated they are."""
+        if self.mixing is None:
+            return self
+        same = copy(self)
+        same.mixing = None
+        same.__dict__.pop("working_bounds", None)
+        return same
 
     def _axes_marginals(self) -> Iterable[tuple[Axis, Distribution]]:
         return zip(self.axes, self.marginals.values(), strict=True)

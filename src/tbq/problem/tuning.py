@@ -43,6 +43,10 @@ class Tuning:
     )
     overlooked: float = 0.2  # share of the evidence that may hide, two standard deviations above what is believed
     most_doubts: int = 18  # runs in a row where more may hide that found nothing: the next does by one chance in twenty
+    surprise_sd: float = 4.0  # standard deviations above what other runs let expect from which on a run is climbed from
+    surprise: float = 3.0  # nats that it must be above that, too
+    surprise_depth: float = 50.0  # nats below the best run, beyond which nothing surprises
+    most_ascents: int = 6  # such climbs of a run, of two runs more than there are parameters each
     hasty_steps: float = 2.0  # factor of temper_cov in stages that only lead on
     hasty_chains: float = 0.3  # factor of their chains' length
 

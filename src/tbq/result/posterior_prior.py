@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class PosteriorPrior(Prior):
     """The posterior of a :class:`tbq.Result`, used as a prior: same names, same support, learned density.
 
-    Its working coordinates are those of the first prior, recentred and rescaled to the posterior. Samples are draws
-    of a mixture fitted to the posterior, reweighted to it, so that any number of them can be had.
+    Its working coordinates are those of the first prior's parameters, recentred and rescaled to the posterior. Samples
+    are draws of a mixture fitted to the posterior, reweighted to it, so that any number of them can be had.
     """
 
     is_computed = True
@@ -33,8 +33,8 @@ class PosteriorPrior(Prior):
             raise TbqError(f"as_prior: there is no posterior. {result.stop.value}")
         first = result.prior
         super().__init__(first.marginals, correlation=first.correlation, constraint=first.constraint, units=first.units)
-        self.result = result
-        z = first.to_working(result.samples)
+        self.result, self.mixing = result, None
+        z = first.unmixed.to_working(result.samples)
         spread = np.maximum(z.std(axis=0), 1e-12)
         self.axes = tuple(
             replace(axis, center=axis.center + axis.scale * m, scale=axis.scale * s)
@@ -76,7 +76,7 @@ class SimulatedPart(Prior):
     def __init__(self, posterior: PosteriorPrior) -> None:
         first = posterior.result.prior.simulated
         super().__init__(first.marginals, correlation=first.correlation, constraint=first.constraint, units=first.units)
-        self.axes = posterior.axes[: first.dim]
+        self.axes, self.mixing = posterior.axes[: first.dim], None
         self._posterior, self._first = posterior, first
         self._marginal = posterior._mixture.marginal(first.dim)
 

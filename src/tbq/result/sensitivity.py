@@ -129,7 +129,7 @@ def directions(result: Result) -> tuple[Direction, ...]:
     Eigenvectors of the posterior's covariance against the prior's, in working coordinates (logarithms where the
     parameters have such): independent of each other before and after.
     """
-    prior = result.prior
+    prior = result.prior.unmixed
     before, after = (prior.to_working(t) for t in (prior.sample(2**12, 0, "sobol"), result.samples))
     wide, narrow = (np.atleast_2d(np.cov(z.T)) for z in (before, after))
     values, vectors = linalg.eigh(narrow, wide)
@@ -262,7 +262,7 @@ def _misfits(model: Emulator, drawn: list[Callable[[Array], Array]], z: Array) -
 
 
 def _over_prior(result: Result, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    prior = result.prior
+    prior = result.prior.unmixed
     base = prior.sample(_POINTS, rng)  # at random: what chance puts between bins of a regular design is not known
     if prior.copula is not None or prior.constraint is not None or isinstance(prior, PosteriorPrior):
         return base, *_conditional_pairs(prior, base, prior.log_density_working, rng)
@@ -276,13 +276,14 @@ def _over_prior(result: Result, rng: np.random.Generator) -> tuple[Array, Array,
 
 
 def _over_posterior(result: Result, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    surrogate, prior = result.surrogate, result.prior
+    surrogate, prior = result.surrogate, result.prior.unmixed
     assert surrogate is not None
 
     def log_density(z: Array) -> Array:
         value = prior.log_density_working(z)
         inside = np.isfinite(value)
-        value[inside] += surrogate.log_mean(surrogate.at(z[inside]), 1.0)
+        learned_at = result.prior.to_working(prior.from_working(z[inside]))
+        value[inside] += surrogate.log_mean(surrogate.at(learned_at), 1.0)
         return value
 
     rows = rng.permutation(len(result.samples))[:_POINTS]

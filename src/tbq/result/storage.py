@@ -195,7 +195,8 @@ def _support(prior: Prior) -> Prior:
 
 
 def _describe_prior(prior: Prior) -> Description:
-    known_by = {"known_by": records.prior_record(prior), "not_stored": _not_stored(prior)}
+    known_by: Description = {"known_by": records.prior_record(prior), "not_stored": _not_stored(prior)}
+    known_by = known_by if prior.mixing is None else {**known_by, "whitened": True}
     if known_by["not_stored"]:
         return known_by
     if isinstance(prior, PosteriorPrior):
@@ -234,7 +235,7 @@ def _prior(d: Description, given: Prior | None, noise: Prior | None = None) -> P
     if not records.same_prior(known_by, prior):
         wrong = _GivenError if given else DamagedError
         raise wrong(f"load: prior must be the result's, {was}; got {prior!r}")
-    return prior
+    return prior if d.get("whitened") else prior.unmixed  # as early files are
 
 
 def _rebuilt_prior(d: Description) -> Prior:
