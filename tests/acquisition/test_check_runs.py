@@ -92,3 +92,15 @@ def test_half_of_it_are_posterior_draws_the_others_uncertain_members_of_the_popu
     assert np.allclose(check.expected, exact, atol=0.5)  # a quadratic, known from 40 runs
     alone = check_runs.plan(*points, found.surrogate, prior, replace(settings, check_runs=1), 40, rng)
     assert len(alone.theta) == 1
+
+
+def test_noise_explains_residuals_up_to_its_own_chance():
+    """Four runs of sd 0.5: their squares add up to 1 ± 0.71; up to two such deviations more fail nobody."""
+    noisy = replace(check(), noise=0.5)
+    assert not check().passed(found(0.5, -0.5, 0.5, -0.5))
+    assert noisy.passed(found(0.5, -0.5, 0.5, -0.5))
+    assert noisy.error(found(0.5, -0.5, 0.0, 0.0)) == check().error(found(0.0, 0.0, 0.0, 0.0))
+    assert not noisy.passed(found(1.2, -1.2, 1.2, -1.2))
+    told = [replace(e, log_likelihood_sd=0.5) for e in found(0.5, -0.5, 0.5, -0.5)]
+    assert check().passed(told)  # a run knows its own noise
+    assert not noisy.passed([replace(e, log_likelihood_sd=0.01) for e in told])

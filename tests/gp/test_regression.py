@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from tbq.gp import fitting, kernels
 from tbq.gp import regression as gps
@@ -346,3 +346,44 @@ def test_many_points_are_projected_like_few():
     many, few = process.predict(z), process.predict(z[-500:])
     np.testing.assert_allclose(many[0][-500:], few[0], atol=1e-9)
     np.testing.assert_allclose(many[1][-500:], few[1], atol=1e-9)
+
+
+def test_a_learned_noise_level_is_that_of_scikit_learn():
+    """Without priors both maximise the same marginal likelihood; ours has weak ones, which move little."""
+    x, y, rng = data(n=80)
+    y = y + 0.5 * rng.standard_normal(len(y))
+    start, each = np.log([1.0, 1.0, 5.0]), np.ones(len(y))
+    gp, level = fitting.fit_noisy(x, y, np.full(len(y), 1e-6), each, SE, "constant", start, 0.1, cold=True)
+    kernel = ConstantKernel((10.0 * gp.scale) ** 2, "fixed") + ConstantKernel(25.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
+    oracle = GaussianProcessRegressor(kernel, alpha=1e-6, n_restarts_optimizer=3, random_state=0).fit(x, y - gp.offset)
+    assert level == pytest.approx(oracle.kernel_.k2.noise_level, rel=0.1)
+    assert np.sqrt(level) == pytest.approx(0.5, rel=0.2)
+    new = rng.uniform(-1.2, 1.2, (50, 2))
+    mean, sd = oracle.predict(new, return_std=True)  # of a further run
+    found, variance = gp.predict(new)
+    np.testing.assert_allclose(found - gp.offset, mean, atol=0.1)
+    np.testing.assert_allclose(np.sqrt(variance + level), sd, rtol=0.1)
+
+
+def test_noise_of_known_proportions_has_one_level():
+    x, y, rng = data(n=120)
+    each = np.where(np.arange(len(y)) % 2, 9.0, 1.0)
+    noisy = y + 0.3 * np.sqrt(each) * rng.standard_normal(len(y))
+    gp, level = fitting.fit_noisy(x, noisy, np.full(len(y), 1e-6), each, SE, "constant", np.zeros(3), 0.01, cold=True)
+    assert np.sqrt(level) == pytest.approx(0.3, rel=0.15)
+    np.testing.assert_allclose(gp.noise, 1e-6 + level * each)
+
+
+def test_the_gradient_by_noise_is_that_of_finite_differences():
+    x, y, _ = data(n=12)
+    each, parameters, step = np.linspace(0.1, 1.0, len(y)), np.log([0.7, 1.3, 2.5]), 1e-6
+    problem = gps.Problem.of(x, y, 0.01, MATERN52, "quadratic")
+    _, of_parameters, of_noise = problem.with_noise_gradient(parameters, each)
+    for i in (0, 5, 11):
+        bump = step * np.eye(len(y))[i]
+        ends = [problem.with_noise_gradient(parameters, each + sign * bump)[0] for sign in (1.0, -1.0)]
+        assert of_noise[i] == pytest.approx((ends[0] - ends[1]) / (2.0 * step), rel=1e-5)
+    for i in range(3):
+        bump = step * np.eye(3)[i]
+        ends = [problem.with_noise_gradient(parameters + sign * bump, each)[0] for sign in (1.0, -1.0)]
+        assert of_parameters[i] == pytest.approx((ends[0] - ends[1]) / (2.0 * step), rel=1e-4, abs=1e-6)

@@ -1,9 +1,13 @@
 """What a returned number is taken for."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tbq.problem.evaluation import Proposal, Status, judge, without_penalties
+from tbq.problem.evaluation import Proposal, Status, judge, noise_sd, without_penalties
+from tbq.problem.records import evaluation_of, evaluation_record
 
 
 def run(value, number=0, outputs=None):
@@ -63,3 +67,27 @@ def test_what_is_no_penalty(values):
 def test_runs_with_outputs_keep_them():
     runs = tuple(run(v, i, np.ones(3)) for i, v in enumerate([-1.0, -1000.0, -1000.0]))
     assert all(e.status is Status.OK for e in without_penalties(runs))
+
+
+def test_a_run_may_tell_the_noise_of_its_log_likelihood():
+    proposal = Proposal(0, np.zeros(1), 0, "initial", np.nan)
+    run = judge(proposal, (-3.0, np.float32(0.5)))
+    assert (run.status, run.log_likelihood, run.log_likelihood_sd) == (Status.OK, -3.0, 0.5)
+    assert noise_sd(run, 9.0) == 0.5
+    assert noise_sd(judge(proposal, -3.0), 9.0) == 9.0
+    zero = judge(proposal, (-np.inf, 0.5))
+    assert (zero.status, zero.log_likelihood_sd) == (Status.INFEASIBLE, None)
+    for sd in (-1.0, np.nan, np.inf, "x"):
+        wrong = judge(proposal, (-3.0, sd))
+        assert wrong.status is Status.FAILED
+        assert "standard deviation" in wrong.message
+    assert judge(proposal, [-3.0, 0.5]).status is Status.FAILED  # two numbers that are no tuple may be a mistake
+
+
+def test_the_noise_of_a_run_is_kept_in_records_and_old_records_have_none():
+    run = judge(Proposal(3, np.array([1.0]), 0, "initial", 0.0), (-3.0, 0.25))
+    record = json.loads(json.dumps(evaluation_record(run)))
+    assert evaluation_of(record).log_likelihood_sd == 0.25
+    del record["log_likelihood_sd"]
+    assert evaluation_of(record).log_likelihood_sd is None
+    assert "log_likelihood_sd" not in evaluation_record(replace(run, log_likelihood_sd=None))

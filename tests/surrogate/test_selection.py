@@ -1,12 +1,15 @@
 """Which model the data choose, and how often they are asked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tbq.gp.regression import basis_functions
 from tbq.problem.tuning import Tuning
 from tbq.surrogate import selection
 from tbq.surrogate.data import Data
-from tbq.surrogate.models import competitors
+from tbq.surrogate.models import Model, competitors, fitted
 from tbq.surrogate.selection import Memory
 from tbq.surrogate.warp import Frame
 
@@ -73,3 +76,57 @@ def test_models_compete_again_only_after_some_runs_and_refit_less_often_later():
     assert (same.fitted_at, same.warm) == (80, late.warm)  # conditioned, not fitted
     assert len(surrogate.gp.y) == 81
     assert [selection.pace(n) for n in (20, 80, 150, 300, 2000)] == [1, 2, 4, 8, 40]
+
+
+def noisy_data(sd, n, known=0.0, repeats=1, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.repeat(points(n // repeats, 2, seed), repeats, axis=0)
+    y = -2.0 * x[:, 0] ** 2 - 3.0 * (x[:, 1] - 0.3 * x[:, 0]) ** 2 + sd * rng.standard_normal(n)
+    return Data(x, y, np.full(n, 1e-6 + known**2), 1.0, Frame.of(x), Tuning(), learns_noise=known == 0.0)
+
+
+@pytest.mark.parametrize("sd", [0.1, 0.5, 2.0])
+def test_the_level_of_noise_is_the_scatter_of_repeated_runs(sd):
+    data = noisy_data(sd, 60, repeats=2)
+    surrogate, memory = selection.fit(data, "auto", Memory())
+    pairs = data.y.reshape(-1, 2)
+    scatter = np.sqrt(np.mean((pairs[:, 0] - pairs[:, 1]) ** 2) / 2.0)  # which knows no model
+    assert memory.model.noisy
+    assert np.sqrt(memory.noise) == pytest.approx(scatter, rel=0.3)
+    assert surrogate.noise == pytest.approx(memory.noise, rel=1e-3)
+    z = points(20, 2, 9)
+    mean, _ = surrogate.log_likelihood(surrogate.at(z))
+    truth = -2.0 * z[:, 0] ** 2 - 3.0 * (z[:, 1] - 0.3 * z[:, 0]) ** 2
+    regression = np.linalg.lstsq(basis_functions("quadratic", data.z), data.y, rcond=None)[0]
+    unavoidable = basis_functions("quadratic", z) @ regression - truth  # of whoever knows that it is a quadratic
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 1.3 * np.sqrt(np.mean(unavoidable**2))
+
+
+def test_a_deterministic_simulator_gets_no_noise():
+    for seed in range(3):
+        data = noisy_data(0.0, 25, seed=seed)
+        bent = replace(data, y=data.y + np.sin(2.0 * data.z[:, 0]))
+        for runs in (data, bent):
+            surrogate, memory = selection.fit(runs, "auto", Memory())
+            assert not memory.model.noisy
+            assert memory.noise == surrogate.noise == 0.0
+
+
+def test_noise_that_is_known_is_not_learned():
+    surrogate, memory = selection.fit(noisy_data(0.5, 40, known=0.5), "auto", Memory())
+    assert not memory.model.noisy
+    assert surrogate.level == 0.0
+    assert surrogate.noise == pytest.approx(0.25, rel=1e-3)
+    assert not any(m.tilted for m in competitors("auto", 2, 40, 0.25))
+
+
+@pytest.mark.parametrize("warped", [False, True])
+def test_another_run_at_the_same_point_tells_what_averaging_does(warped):
+    """With variance v before a run and noise s², the variance after it is v s²/(v + s²): two independent readings."""
+    data = noisy_data(0.5, 40, known=0.5)
+    surrogate, _ = fitted(Model("se", "constant", warped=warped), data, None, search=True, cold=True)
+    z = data.z[int(np.argmax(data.y))]
+    point = surrogate.at(z[None, :])
+    before = float(surrogate.log_likelihood(point)[1][0])
+    after = float(surrogate.condition_on_mean(z).log_likelihood(surrogate.condition_on_mean(z).at(z[None, :]))[1][0])
+    assert after == pytest.approx(before * surrogate.noise / (before + surrogate.noise), rel=1e-6)

@@ -10,12 +10,13 @@ import numpy as np
 
 from tbq.common.types import Array
 from tbq.evidence.population import Population
-from tbq.problem.evaluation import Evaluation, Proposal, Status
+from tbq.problem.evaluation import Evaluation, Proposal, Status, noise_sd
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
 from tbq.problem.tuning import Tuning
 from tbq.surrogate.protocol import Surrogate
 
+_CHANCE = 2.0  # standard deviations by which a sum of squared noise may exceed its mean
 _FLAT = 0.01  # nats: where the log-likelihood is flat, all of it matters
 
 
@@ -30,6 +31,7 @@ class Check:
     threshold: float  # log-likelihood below which a point does not matter
     tolerance: float  # on the evidence
     tuning: Tuning = field(default_factory=Tuning)
+    noise: float = 0.0  # standard deviation in nats of runs that do not tell theirs
 
     def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
         """The next points that have not been proposed yet; none when all are out."""
@@ -44,34 +46,51 @@ class Check:
 
     def passed(self, evaluations: Sequence[Evaluation]) -> bool:
         """Whether the residuals that matter are small, and so is what the draws, of which there must be some, say."""
-        residuals = self.residuals(evaluations)
         if len(self._of_draws(evaluations)) == 0 or self.error(evaluations) > self.tuning.check_error * self.tolerance:
             return False
-        return float(np.sqrt(np.mean(residuals**2))) < self.tuning.check_rms * self.tolerance
+        return float(np.sqrt(self._excess(evaluations) / len(self.residuals(evaluations)))) < (
+            self.tuning.check_rms * self.tolerance
+        )
 
     def error(self, evaluations: Sequence[Evaluation]) -> float:
         """What the posterior draws among them say of the evidence: the standard error of their mean.
 
         They are few: one more is imagined that is off by the tolerance.
         """
-        residuals = self._of_draws(evaluations)
-        n = len(residuals)
-        return float(np.sqrt((np.sum(residuals**2) + self.tolerance**2) / (n + 1) / max(n, 1)))
+        draws = self._draws(evaluations)
+        n = len(self.residuals(draws))
+        return float(np.sqrt((self._excess(draws) + self.tolerance**2) / (n + 1) / max(n, 1)))
 
     def _of_draws(self, evaluations: Sequence[Evaluation]) -> Array:
-        return self.residuals([e for e in evaluations if e.id < self.first_id + self.n_draws])
+        return self.residuals(self._draws(evaluations))
+
+    def _draws(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+        return [e for e in evaluations if e.id < self.first_id + self.n_draws]
+
+    def _excess(self, evaluations: Sequence[Evaluation]) -> float:
+        """Sum of the squared residuals that matter, less what noise explains but for one chance in forty."""
+        expected = np.array([noise_sd(e, self.noise) for e in self._relevant(evaluations)]) ** 2
+        explained = np.sum(expected) + _CHANCE * np.sqrt(2.0 * np.sum(expected**2))
+        return max(float(np.sum(self.residuals(evaluations) ** 2) - explained), 0.0)
 
     def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
         """Found less expected, where it matters; zero likelihood is as far off as counts, a failed run says nothing."""
+        clip, mine = self.tuning.check_clip, self._relevant(evaluations)
+        return np.array([np.clip(_found(e) - self._expected(e), -clip, clip) for e in mine])
+
+    def _relevant(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         mine = [e for e in self._mine(evaluations) if not e.status.is_failure]
-        got = np.array([e.log_likelihood if e.status is Status.OK else -np.inf for e in mine])
-        expected = self.expected[[e.id - self.first_id for e in mine]]
-        clip = self.tuning.check_clip
-        matters = np.maximum(got, expected) > self.threshold - _FLAT
-        return np.asarray(np.clip(got - expected, -clip, clip)[matters])
+        return [e for e in mine if max(_found(e), self._expected(e)) > self.threshold - _FLAT]
+
+    def _expected(self, evaluation: Evaluation) -> float:
+        return float(self.expected[evaluation.id - self.first_id])
 
     def _mine(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         return [e for e in evaluations if self.first_id <= e.id < self.first_id + len(self.theta)]
+
+
+def _found(evaluation: Evaluation) -> float:
+    return evaluation.log_likelihood if evaluation.status is Status.OK else -np.inf
 
 
 def plan(

@@ -68,6 +68,9 @@ def tell(
     log_likelihood: Annotated[
         float | None, typer.Option(help="Where the case has no data; -inf where it is zero.", show_default=False)
     ] = None,
+    log_likelihood_sd: Annotated[
+        float | None, typer.Option(min=0, help="Of its noise in nats, where that is known.", show_default=False)
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0, help="That the run took.")] = 0.0,
     as_json: Json = False,
 ) -> None:
@@ -77,9 +80,10 @@ def tell(
         if data is None:
             if outputs is not None or log_likelihood is None:
                 raise ArgumentError("the case has no data: give --log-likelihood NUMBER, and no --outputs")
-            found = session.tell(point, log_likelihood=log_likelihood, seconds=seconds)
+            told = {"log_likelihood": log_likelihood, "log_likelihood_sd": log_likelihood_sd}
+            found = session.tell(point, **told, seconds=seconds)
         else:
-            if outputs is None or log_likelihood is not None:
+            if outputs is None or log_likelihood is not None or log_likelihood_sd is not None:
                 raise ArgumentError("the case has data: give --outputs FILE, and no --log-likelihood")
             numbers = _numbers(outputs, folder, data)
             value = data.from_outputs(proposal.theta, numbers)

@@ -180,7 +180,7 @@ def _doubt_was_right(state: State) -> bool:
     mean, variance = state.learned.surrogate.log_likelihood(state.learned.surrogate.at(state.doubt[None, :]))
     theta = state.prior.from_working(state.doubt[None, :])[0]
     found = [e.log_likelihood for e in state.evaluations if np.array_equal(e.theta, theta) and e.status is Status.OK]
-    return bool(found) and found[-1] > float(mean[0] + np.sqrt(variance[0]))
+    return bool(found) and found[-1] > float(mean[0] + np.hypot(np.sqrt(variance[0]), state.noise))
 
 
 def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:

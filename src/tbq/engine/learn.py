@@ -54,7 +54,7 @@ def tell(state: State, evaluations: Sequence[Evaluation]) -> State:
         surrogate, gamma = state.learned.surrogate, state.learned.gamma
         fresh = [e for e in done if e.id in told]
         new = inflation.squared_z(
-            surrogate, gamma, state.prior.simulated, before.evaluations, fresh, state.settings.tuning
+            surrogate, gamma, state.prior.simulated, before.evaluations, fresh, state.settings.tuning, state.noise
         )
         state = replace(state, squared_z=state.squared_z + new)
     if state.check is None or state.check.complete(done):
@@ -164,7 +164,7 @@ def _plan_check(state: State, runs: int) -> State:
         return state  # what is left of the budget cannot decide it
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
     check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
-    return replace(state, check=check)
+    return replace(state, check=replace(check, noise=state.noise))
 
 
 def _conclude_check(state: State, check: check_runs.Check) -> State:

@@ -87,6 +87,8 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
             candidates, climb = found, False
         all_known = np.vstack([known, *(z[None, :] for z in assumed)])
         aim = replace(aim, log_weight=learned.target.log_weight)
+        if state.noise:  # a run that is made again tells more
+            all_known = all_known[:0]
         choice = search.choose(function, aim, candidates[:, : prior.dim], all_known, domain, climb=climb)
         assumed.append(choice.z)
         if i + 1 < n:

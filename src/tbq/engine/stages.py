@@ -46,7 +46,7 @@ def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_t
     weight = _search_weight(state)
     target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)
     met = _within(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
-    moving = still_moving(state.history, state.evaluations, log_evidence)
+    moving = still_moving(state.history, state.evaluations, log_evidence, state.noise)
     error = float(np.hypot(np.sqrt(np.log1p(cov**2)), moving))
     record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description, error)
     candidates = population.z[:0] if on_the_way and gamma < 1.0 else _screen(state, target, points)
@@ -59,15 +59,20 @@ def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_t
     )
 
 
-def still_moving(history: Sequence[Record], evaluations: Sequence[Evaluation], log_evidence: float) -> float:
-    """By how many nats the evidence and the best run moved over the last half of the runs: so may they again."""
+def still_moving(
+    history: Sequence[Record], evaluations: Sequence[Evaluation], log_evidence: float, noise: float = 0.0
+) -> float:
+    """By how many nats the evidence and the best run moved over the last half of the runs: so may they again.
+
+    The best of more runs is higher by about the standard deviation of their ``noise``, which says nothing.
+    """
     count = len(evaluations)
     since = _SETTLED * count
     moved = max((abs(r.log_evidence - log_evidence) for r in history if r.n_evaluations >= since), default=0.0)
     values = [e.log_likelihood if e.status is Status.OK else -np.inf for e in evaluations]
     before = max(values[: int(since)], default=-np.inf)
     gain = max(values, default=-np.inf) - before if np.isfinite(before) else 0.0
-    return float(np.hypot(moved, gain))
+    return float(np.hypot(moved, max(gain - noise, 0.0)))
 
 
 def _within(settings: Settings, cov: float, bound: float, tolerance: float) -> bool:

@@ -84,6 +84,11 @@ class State:
         return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse)
 
     @property
+    def noise(self) -> float:
+        """Standard deviation in nats of the noise of a further run's log-likelihood."""
+        return training.further_noise(self.runs, self.memory)
+
+    @property
     def coarse_out(self) -> tuple[Proposal, ...]:
         """Coarse runs that have not returned."""
         return tuple(p for p in self.pending if p.level == "coarse")

@@ -11,7 +11,7 @@ from tbq.common.types import Array
 from tbq.engine import output_checks
 from tbq.evidence.population import Population
 from tbq.gp.kernels import KernelChoice
-from tbq.problem.evaluation import Evaluation, Status
+from tbq.problem.evaluation import Evaluation, Status, noise_sd
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
@@ -124,12 +124,29 @@ def rivals(runs: Runs, gamma: float, deflation: float, memory: Memory) -> list[t
 
 
 def _data(runs: Runs, gamma: float, frame: Frame | None) -> Data:
-    """Points, log-likelihoods and what is taken for their noise."""
+    """Points, log-likelihoods and what is known of their noise; where nothing is, it may have to be learned."""
     good = [e for e in runs.evaluations if e.status is Status.OK]
     y = np.array([e.log_likelihood for e in good])
     z = runs.prior.simulated.to_working(np.array([e.theta for e in good]))
     tuning = runs.settings.tuning
-    return Data(z, y, np.full(len(y), tuning.noise_sd**2), gamma, frame, tuning)
+    known = np.array([noise_sd(e, runs.settings.log_likelihood_noise or 0.0) for e in good])
+    return Data(z, y, tuning.noise_sd**2 + known**2, gamma, frame, tuning, learns_noise=not _noise_is_known(runs))
+
+
+def _noise_is_known(runs: Runs) -> bool:
+    return runs.settings.log_likelihood_noise is not None or any(
+        e.log_likelihood_sd is not None for e in runs.evaluations
+    )
+
+
+def further_noise(runs: Runs, memory: Memory) -> float:
+    """Standard deviation in nats of the noise that a further run's log-likelihood has: given, returned or learned."""
+    if runs.settings.surrogate == "outputs":
+        return 0.0
+    if not _noise_is_known(runs):
+        return float(np.sqrt(memory.values.noise))
+    given = runs.settings.log_likelihood_noise or 0.0
+    return float(np.median([noise_sd(e, given) for e in runs.evaluations if e.status is Status.OK] or [given]))
 
 
 def due_for_comparison(runs: Runs, memory: Memory) -> bool:

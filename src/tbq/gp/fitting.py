@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import linalg, optimize
 
 from tbq.common.types import Array
 from tbq.gp.kernels import Kernel
-from tbq.gp.regression import GP, Basis, Problem, build, units_of
+from tbq.gp.regression import GP, Basis, Problem, basis_functions, build, units_of
 
 ENOUGH = 1e-5  # relative gain of the score below which the search for hyperparameters ends
 ASKEW = 2.0  # nats by which a draw of hyperparameters may be worse than its normal approximation says
 DIFFERENCE = 0.02  # step of the finite differences of the score's gradient
 MOST_FITTED = 1000  # points that a search for hyperparameters sees
 _FIRST_FITTED = 250  # points with which it starts where nothing is known yet
+NOISE_SD = (0.3, 1.5, 0.02, 20.0)  # of a noise that is learned: median, width of its logarithm, range searched
 _REFUSED = 1e25  # objective where the covariance cannot be factorised
 
 
@@ -45,21 +46,67 @@ def fit(
         return (-value, -gradient) if np.isfinite(value) else (_REFUSED, np.zeros_like(gradient))
 
     starts = ([prior.mean] if cold or warm is None else []) + ([] if warm is None else [warm])
+    best, least = _lowest(objective, starts, prior.low, prior.high)
+    if least >= _REFUSED and not cold:  # what was fitted to fewer points leads nowhere
+        return fit(x, y, noise, kernel, basis, warm)
+    return build(x, y, noise, kernel, basis, best)
+
+
+def fit_noisy(
+    x: Array, y: Array, noise: Array, each: Array, kernel: Kernel, basis: Basis, warm: Array, level: float, cold: bool
+) -> tuple[GP, float]:
+    """The process and the variance of further noise, of which each point has ``each`` times as much, that fit best.
+
+    The search starts at ``warm`` and the variance ``level``, and (``cold``) at a smooth process with all scatter in the
+    noise: one whose length-scales have followed the noise leads nowhere. The logarithm of the noise's standard
+    deviation has the normal prior of ``NOISE_SD``.
+    """
+    some = slice(None, None, -(-len(y) // MOST_FITTED))
+    problem = _part(MOST_FITTED, x, y, noise, kernel, basis, units_of(y, noise))
+    prior, (centre, width, lowest, highest) = problem.hyperprior, NOISE_SD
+
+    def objective(numbers: Array) -> tuple[float, Array]:
+        parameters, more = numbers[:-1], np.exp(2.0 * numbers[-1]) * each[some]
+        value, gradient, of_noise = problem.with_noise_gradient(parameters, more)
+        if not np.isfinite(value):
+            return _REFUSED, np.zeros_like(numbers)
+        off = (numbers[-1] - np.log(centre)) / width
+        return 0.5 * off**2 - value, np.append(-gradient, off / width - 2.0 * (of_noise @ more))
+
+    low, high = np.append(prior.low, np.log(lowest)), np.append(prior.high, np.log(highest))
+    starts = [np.append(warm, 0.5 * np.log(level))]
+    if cold:
+        starts.append(np.append(prior.mean, np.log(_scatter(problem, each[some]))))
+    best, _ = _lowest(objective, starts, low, high)
+    level = float(np.exp(2.0 * best[-1]))
+    return build(x, y, noise + level * each, kernel, basis, best[:-1], (problem.offset, problem.scale)), level
+
+
+def _scatter(problem: Problem, each: Array) -> float:
+    """Standard deviation of values about a quadratic, in units of ``each``; of as little as there can be no less."""
+    scale = np.sqrt(problem.noise + each)
+    functions = basis_functions("quadratic", problem.x) / scale[:, None]
+    left = problem.centred / scale - functions @ np.linalg.lstsq(functions, problem.centred / scale, rcond=None)[0]
+    return float(np.median(np.abs(left)) / 0.6745) + NOISE_SD[2]
+
+
+def _lowest(
+    objective: Callable[[Array], tuple[float, Array]], starts: list[Array], low: Array, high: Array
+) -> tuple[Array, float]:
+    """Where an objective that has a gradient is lowest within bounds, of the climbs from all starts, and its value."""
     runs = [
         optimize.minimize(
             objective,
-            np.clip(start, prior.low, prior.high),
+            np.clip(start, low, high),
             jac=True,
             method="L-BFGS-B",
-            bounds=list(zip(prior.low, prior.high, strict=True)),
+            bounds=list(zip(low, high, strict=True)),
             options={"maxiter": 100, "ftol": ENOUGH},
         )
         for start in starts
     ]
     best = min(runs, key=lambda r: float(r.fun))
-    if best.fun >= _REFUSED and not cold:  # what was fitted to fewer points leads nowhere
-        return fit(x, y, noise, kernel, basis, warm)
-    return build(x, y, noise, kernel, basis, best.x)
+    return np.asarray(best.x), float(best.fun)
 
 
 def log_posterior(

@@ -241,11 +241,11 @@ class Problem:
         """Factors at these hyperparameters, or None where the covariance is not positive definite."""
         return self._factors(self.gram(parameters)[0])
 
-    def _factors(self, covariance: Array) -> Factors | None:
+    def _factors(self, covariance: Array, more: Array | float = 0.0) -> Factors | None:
         K = covariance.copy()
         diagonal = K.reshape(-1)[:: len(K) + 1]
         diagonal *= 1.0 + NUGGET
-        diagonal += self.noise
+        diagonal += self.noise + more
         chol = cholesky(K)
         if chol is None:
             return None
@@ -265,19 +265,26 @@ class Problem:
 
     def log_posterior(self, parameters: Array) -> tuple[float, Array]:
         """The score and its gradient; −inf where the covariance cannot be factorised."""
+        value, gradient, _ = self.with_noise_gradient(parameters)
+        return value, gradient
+
+    def with_noise_gradient(self, parameters: Array, more: Array | float = 0.0) -> tuple[float, Array, Array]:
+        """The score with ``more`` noise, and its gradients by the parameters and by each point's variance."""
         covariance, contract = self.gram(parameters)
-        f = self._factors(covariance)
+        f = self._factors(covariance, more)
         if f is None:
-            return -np.inf, np.zeros_like(parameters)
+            return -np.inf, np.zeros_like(parameters), np.zeros_like(self.noise)
         alpha = solve(f.chol, f.residual, transposed=True)
         projected = solve(f.chol_basis, solve(f.chol, f.basis, transposed=True).T)
         # ααᵀ − K⁻¹ + PᵀP, P the projected basis; LAPACK fills one triangle: elements beside the diagonal count twice
         weights, _ = lapack.dpotri(f.chol, lower=1)
         weights = blas.dsyrk(2.0, projected, trans=1, beta=-2.0, c=weights, lower=1, overwrite_c=1)
         weights = blas.dsyr(2.0, alpha, lower=1, a=weights, overwrite_a=1).T
-        weights.reshape(-1)[:: len(alpha) + 1] *= 0.5 * (1.0 + NUGGET)  # the nugget scales with the kernel
+        diagonal = weights.reshape(-1)[:: len(alpha) + 1]
+        of_noise = 0.25 * diagonal
+        diagonal *= 0.5 * (1.0 + NUGGET)  # the nugget scales with the kernel
         gradient = 0.5 * contract(weights)
-        return self.score(f, parameters), gradient + self.hyperprior.gradient(parameters)
+        return self.score(f, parameters), gradient + self.hyperprior.gradient(parameters), of_noise
 
 
 def units_of(y: Array, noise: Array) -> tuple[float, float]:

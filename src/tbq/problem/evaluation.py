@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tbq.common.arguments import floats
+from tbq.common.arguments import floats, real
 from tbq.common.types import Array
 from tbq.common.words import printable
 
@@ -55,6 +55,7 @@ class Evaluation:
     ``log_likelihood`` is a number for 'ok', −inf (or a penalty that stands for it) for 'infeasible', else nan.
 
     ``outputs`` is what the simulator returned, where the log-likelihood tells; nan where it is missing.
+    ``log_likelihood_sd`` is the standard deviation in nats of the log-likelihood's noise, where the run told it.
     """
 
     id: int
@@ -68,6 +69,7 @@ class Evaluation:
     seconds: float = 0.0
     outputs: Array | None = None  # (m,)
     level: Level = "fine"
+    log_likelihood_sd: float | None = None
 
     def __repr__(self) -> str:
         where = ", ".join(f"{value:.4g}" for value in self.theta)
@@ -85,12 +87,23 @@ class Evaluation:
 
 
 def judge(proposal: Proposal, value: Any, seconds: float = 0.0, outputs: Array | None = None) -> Evaluation:
-    """Turn whatever a log-likelihood returned into an evaluation."""
+    """Turn whatever a log-likelihood returned into an evaluation: a number, or a tuple of it and its noise's sd."""
+    sd = None
+    if isinstance(value, tuple) and len(value) == 2:  # no other sequence: two numbers may be a mistake
+        value, sd = value[0], real(value[1])
+        if not 0.0 <= sd < _ABSURD:
+            return failure(proposal, "the log-likelihood's standard deviation is not a number from 0 on", seconds)
     status, number, message = _classify(value)
     missing = 0 if outputs is None else int(np.isnan(outputs).sum())
     if outputs is not None and missing:
         message = f"{missing} of {outputs.size} outputs are missing"
-    return replace(_evaluation(proposal, status, number, message, seconds), outputs=outputs)
+    sd = sd if status is Status.OK else None
+    return replace(_evaluation(proposal, status, number, message, seconds), outputs=outputs, log_likelihood_sd=sd)
+
+
+def noise_sd(evaluation: Evaluation, otherwise: float) -> float:
+    """Of its log-likelihood, in nats: as the run told, or as is known of all that do not."""
+    return otherwise if evaluation.log_likelihood_sd is None else evaluation.log_likelihood_sd
 
 
 def failure(proposal: Proposal, message: str, seconds: float = 0.0, status: Status = Status.FAILED) -> Evaluation:

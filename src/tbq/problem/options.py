@@ -82,6 +82,17 @@ class EngineOptions(TypedDict, total=False):
             '``"auto"``: chosen from the data, with the mean.',
         ),
     ]
+    log_likelihood_noise: Annotated[
+        float | None,
+        Option(
+            None,
+            "Standard deviation in nats of independent noise that is added to log-likelihoods and averages to zero; 0 "
+            "for none. The evidence is of the log-likelihood without it. A function may also return it for each run, "
+            "in a tuple ``(value, sd)``.",
+            'With ``kernel="auto"`` it is learned from the runs where they speak for it; else there is none.',
+            least=0,
+        ),
+    ]
     tolerance: Annotated[
         float | Sequence[float],
         Option(

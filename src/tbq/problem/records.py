@@ -42,6 +42,7 @@ def run_of(run: Plain, proposal: Proposal) -> Evaluation:
         seconds=float(run["seconds"]),
         outputs=None if outputs is None else np.array(outputs, dtype=float),
         level=proposal.level,
+        log_likelihood_sd=float(run["log_likelihood_sd"]) if "log_likelihood_sd" in run else None,
     )
 
 
@@ -66,13 +67,16 @@ def proposal_of(record: Plain) -> Proposal:
 
 
 def outcome_record(e: Evaluation) -> Plain:
-    record = {
+    """Without what the run did not tell, so that records stay what they were before it could."""
+    record: dict[str, Any] = {
         "id": e.id,
         "status": str(e.status),
         "log_likelihood": number(e.log_likelihood),
         "message": e.message,
         "seconds": number(e.seconds),
     }
+    if e.log_likelihood_sd is not None:
+        record["log_likelihood_sd"] = e.log_likelihood_sd
     return record if e.outputs is None else {**record, "outputs": numbers(e.outputs)}
 
 

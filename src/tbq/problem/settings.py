@@ -46,6 +46,7 @@ class Settings:
     tuning: Tuning
     otherwise: Settings | None = None  # of log-likelihoods, to go on with where outputs cannot be modelled
     coarse: bool = False  # whether there is a coarse model to learn from
+    log_likelihood_noise: float | None = None  # standard deviation in nats; None where it is learned
     strictness: float = 1.0  # fraction of the tolerance asked for that ``tolerance`` is: outputs can do better
     thinned: bool = False  # whether a node's pair with itself counts only for what it stands for
 
@@ -98,6 +99,10 @@ def resolve(
     settings = _of_values(dim, chosen, tuning)
     if surrogate == "log_likelihood":
         return settings
+    if settings.log_likelihood_noise is not None:
+        raise ArgumentError(
+            "log_likelihood_noise is not used where outputs are learned; give surrogate='log_likelihood'"
+        )
     settings = _of_outputs(dim, noise, chosen, settings, may_give_up=surrogate == "auto")
     return _of_levels(chosen, settings) if coarse else settings
 
@@ -136,6 +141,7 @@ def _of_values(dim: int, options: dict[str, Any], tuning: Tuning) -> Settings:
         max_evaluations=budget,
         check_runs=max(4, dim) if tuning.check_runs and dim > 2 and not plain else 0,
         tuning=tuning,
+        log_likelihood_noise=_noise(options["log_likelihood_noise"]),
     )
 
 
@@ -192,6 +198,12 @@ def one_of(name: str, value: Any, allowed: Sequence[str], otherwise: str = "") -
 
 def _chosen(name: str, value: int | None, default: int, least: int = 1) -> int:
     return default if value is None else whole(name, value, least)
+
+
+def _noise(sd: float | None) -> float | None:
+    if sd is not None and not 0.0 <= real(sd) < np.inf:
+        raise ArgumentError(f"log_likelihood_noise must be a standard deviation in nats, 0 for none; got {sd!r}")
+    return None if sd is None else real(sd)
 
 
 def _tolerance(tolerance: float | Sequence[float]) -> tuple[float, float]:

@@ -36,6 +36,7 @@ _RULE_OF_THREE = 3.0
 _LAST = 10  # runs
 _OUTAGE = 5  # failures in a row that are alike
 _FEWEST = 5  # runs or weights from which nothing can be said
+_NOISIEST = 2.2  # nats: two, and what a learned level errs by
 _UNSURE = 0.5  # nats of standard deviation
 _TAIL = 0.005  # of a noise parameter's prior, beyond which the middle of its posterior is a contradiction
 _EDGE = 0.02  # fraction of the prior that counts as its edge
@@ -179,7 +180,7 @@ def leave_one_out(result: Result) -> list[Finding]:
     what = f"Left out one at a time, the {runs.relevant.sum()} runs that matter lie {rms:.1f} standard deviations"
     good = f"{what} from what the others predict, as they should (up to 2)."
     bad = f"{what} from what the others predict, more than the 2 of a surrogate that can be believed."
-    advice = f"{_more_runs(result)}; if it stays, the log-likelihood is noisy, has jumps or is rougher than the kernel."
+    advice = f"{_more_runs(result)}; if it stays, the log-likelihood has jumps or is rougher than the kernel."
     return [at_most("leave-one-out", rms, 2.0, good, bad, advice)]
 
 
@@ -200,6 +201,20 @@ def predictions(result: Result) -> list[Finding]:
     return [at_most("predictions", rms, 3.0, good, bad, f"{_more_runs(result)}, until new runs no longer surprise it.")]
 
 
+def noisy_runs(result: Result) -> list[Finding]:
+    """Are log-likelihoods noisy? Said only where they are."""
+    sd, told = result.log_likelihood_noise, any(e.log_likelihood_sd is not None for e in result.evaluations)
+    if not sd:
+        return []
+    given = "as was given" if "log_likelihood_noise" in result.options else "as was learned from the runs"
+    what = f"Log-likelihoods are noisy: runs at the same theta differ by ±{sd:.2g} nats, "
+    what += "as the runs told" if told else given
+    good = f"{what}; the evidence is of the log-likelihood without noise, and its error allows for it."
+    bad = f"{what}, more than the {_NOISIEST:g} up to which stated errors have been tested."
+    advice = "Average several runs of each theta, or let the solver iterate longer."
+    return [at_most("noisy runs", sd, _NOISIEST, good, bad, advice)]
+
+
 def unsure_mass(result: Result) -> list[Finding]:
     """How much of the posterior lies where the surrogate does not know the likelihood?"""
     surrogate = result.surrogate
@@ -209,7 +224,7 @@ def unsure_mass(result: Result) -> list[Finding]:
     where = f"in {percent(1.0 - fraction)} of the posterior"
     good = f"The log-likelihood is known to ±{_UNSURE:g} or better {where} (at least 60 %)."
     bad = f"The log-likelihood is known to ±{_UNSURE:g} or better only {where}; it should be 60 %."
-    advice = f"{_more_runs(result)}; if that does not help, the log-likelihood is noisy: reduce its noise."
+    advice = f"{_more_runs(result)}; if that does not help and runs are noisy, reduce their noise."
     return [at_most("unsure mass", fraction, 0.4, good, bad, advice)]
 
 
@@ -359,6 +374,7 @@ _CHECKS: tuple[Callable[[Result], list[Finding]], ...] = (
     objections,
     leave_one_out,
     predictions,
+    noisy_runs,
     unsure_mass,
     other_surrogates,
     quadrature,

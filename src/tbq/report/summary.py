@@ -228,6 +228,7 @@ def _evidence(result: Result) -> list[str]:
         f"evidence       {evidence(result)}",
         *_headed("error parts", parts),
         *_headed("surrogate", result.surrogate.description),
+        *(line for finding in diagnostics.noisy_runs(result) for line in _headed("noise", finding.sentence)),
         *(_headed("in force", in_force(result)) if result.options else []),
     ]
 

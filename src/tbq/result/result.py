@@ -59,6 +59,12 @@ class Result(Conclusion):
         return None if self.likelihood is None else self.likelihood.normalized
 
     @property
+    def log_likelihood_noise(self) -> float:
+        """Standard deviation in nats of a run's log-likelihood, given or learned; 0 where there is none to speak of."""
+        surrogate: Any = self.surrogate.inner if isinstance(self.surrogate, Bounded) else self.surrogate
+        return float(np.sqrt(getattr(surrogate, "noise", 0.0)))
+
+    @property
     def coarse_use(self) -> dict[str, tuple[float, float] | str]:
         """What the coarse model was worth: ρ and its standard deviation for each output or principal component.
 
@@ -200,8 +206,9 @@ class Result(Conclusion):
 
     def evaluations_table(self) -> dict[str, list[Any]]:
         """Every run as columns: ``run``, ``stage``, ``origin``, ``status``, ``log_likelihood``, ``seconds``,
-        ``message``, then one per parameter, which has an underscore more where it is called like one of these. Where
-        there is a coarse model its runs are among them, and a column ``level`` tells.
+        ``message``, ``log_likelihood_sd`` where runs told it, then one per parameter, which has an underscore more
+        where it is called like one of these. Where there is a coarse model its runs are among them, and a column
+        ``level`` tells.
         """
         runs = sorted((*self.evaluations, *self.coarse), key=lambda e: e.id)
         table: dict[str, list[Any]] = {"run": [e.id for e in runs]}
@@ -209,6 +216,8 @@ class Result(Conclusion):
         table["status"] = [str(e.status) for e in runs]
         table |= {"level": [e.level for e in runs]} if self.coarse else {}
         table |= {name: [getattr(e, name) for e in runs] for name in ("log_likelihood", "seconds", "message")}
+        if any(e.log_likelihood_sd is not None for e in runs):
+            table["log_likelihood_sd"] = [e.log_likelihood_sd for e in runs]
         for i, name in enumerate(self.prior.simulated.names):
             while name in table:
                 name += "_"  # noqa: PLW2901
@@ -284,8 +293,9 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
 
 def _in_force(settings: Settings) -> dict[str, Any]:
     """What a user chooses and may change, in plain words and numbers."""
-    acquisition = settings.acquisition
+    acquisition, noise = settings.acquisition, settings.log_likelihood_noise
     return {
+        **({} if noise is None else {"log_likelihood_noise": noise}),
         "tolerance": list(settings.asked_tolerance),
         "tolerance_in_use": list(settings.tolerance),
         "max_evaluations": settings.max_evaluations,

@@ -138,6 +138,8 @@ def _evaluation(record: Description, dim: int) -> Evaluation:
     e = records.evaluation_of(record)
     if e.theta.shape != (dim,) or not np.all(np.isfinite(e.theta)) or (e.outputs is not None and e.outputs.ndim != 1):
         raise DamagedError("a run has no theta that the prior could have, or outputs that are no list")
+    if e.log_likelihood_sd is not None and not 0.0 <= e.log_likelihood_sd < np.inf:
+        raise DamagedError("a run's noise is not what it must be")
     if not all(isinstance(v, t) for v, t in ((e.id, int), (e.stage, int), (e.origin, str), (e.message, str))):
         raise DamagedError("a run has words for numbers, or numbers for words")
     return e

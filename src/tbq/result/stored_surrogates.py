@@ -100,6 +100,8 @@ def _describe_log_normal(s: LogNormal) -> Description:
         "deflation": s.deflation,
         "frame": None if s.frame is None else asdict(s.frame),
         "ceiling": s.ceiling,
+        "noise": s.noise,
+        "level": s.level,
     }
 
 
@@ -108,7 +110,11 @@ def _log_normal(d: Description, context: Context) -> LogNormal:
     deflation = _factor({"deflation": 1.0, **d}, "deflation")  # which early files do not have, nor what follows
     frame = None if d.get("frame") is None else _frame(d["frame"], context.prior.dim)
     ceiling = real({"ceiling": np.inf, **d}, "ceiling")
-    return LogNormal(_gp(d["gp"], context), real(d, "cap"), _factor(d, "inflation"), warp, deflation, frame, ceiling)
+    noise, level = (real({name: 0.0, **d}, name) for name in ("noise", "level"))
+    if not 0.0 <= level <= noise < _HUGE:
+        raise DamagedError("a surrogate has noise that no run has")
+    factors = (real(d, "cap"), _factor(d, "inflation"))
+    return LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, noise, level)
 
 
 def _warp(d: Description, dim: int) -> Warp:

@@ -233,7 +233,8 @@ def _changed(first: Seen, again: Seen, outputs: Array, short: bool) -> Iterator[
         change = np.max(np.abs(first.outputs - again.outputs))
         yield (
             f"The same theta gave other numbers the second time (by up to {change:.3g}): the model is not "
-            "deterministic. Fix its random seed, or let it iterate longer; its noise is taken for its shape."
+            "deterministic. Fix its random seed, or let it iterate longer; noise of a log-likelihood is learned from "
+            "the runs or given (log_likelihood_noise), that of outputs is taken for their shape."
         )
         return
     spread = np.ptp(outputs, axis=0)

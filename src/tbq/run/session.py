@@ -32,7 +32,7 @@ from tbq.run.header import Record, header_of, known_of, settings_of
 from tbq.run.options import SessionOptions
 from tbq.run.same_run import check_same, is_steered
 from tbq.run.standing import Clock, Standing, of_parts
-from tbq.run.told import check_seconds, learnable, outputs_of, point_out
+from tbq.run.told import checked, learnable, point_out
 from tbq.run.warm_start import WarmStart, earlier
 
 Replaying = Callable[[int, int], None]  # is told how many runs of a journal have been taken in again, of how many
@@ -179,19 +179,24 @@ class Session:
             return proposals
 
     def tell(
-        self, proposal_id: int, *, log_likelihood: Any, outputs: ArrayLike | None = None, seconds: float = 0.0
+        self,
+        proposal_id: int,
+        *,
+        log_likelihood: Any,
+        log_likelihood_sd: float | None = None,
+        outputs: ArrayLike | None = None,
+        seconds: float = 0.0,
     ) -> Evaluation:
         """What a run returned: one number, −inf where the likelihood is zero; nan and +inf count as failures.
 
-        Where outputs are learned, a run that has a likelihood needs all of them; of others, what there is helps.
+        ``log_likelihood_sd`` is the standard deviation of its noise in nats, where you know it. Where outputs are
+        learned, a run that has a likelihood needs all of them; of others, what there is helps.
         """
-        array = None if outputs is None else outputs_of(outputs)
-        check_seconds(seconds)
+        told = checked(log_likelihood, log_likelihood_sd, outputs, seconds)
         with self._lock:
-            evaluation = judge(self._pending("tell", proposal_id), log_likelihood, seconds, array)
-            if self.state.likelihood is not None and self.state.settings.surrogate == "outputs":
-                evaluation = learnable(evaluation, len(self.state.likelihood.observed))
-            return self._record(evaluation)
+            evaluation = judge(self._pending("tell", proposal_id), *told)
+            learned = self.state.likelihood if self.state.settings.surrogate == "outputs" else None
+            return self._record(evaluation if learned is None else learnable(evaluation, len(learned.observed)))
 
     def fail(self, proposal_id: int, message: str = "") -> Evaluation:
         """A run that gave nothing, and why."""

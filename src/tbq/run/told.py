@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,23 @@ def point_out(method: str, proposal_id: int, pending: Iterable[Proposal], told: 
     raise ArgumentError(f"Session.{method}: {proposal_id!r} is not the id of a point that is out; these are {[*out]}")
 
 
-def outputs_of(outputs: ArrayLike) -> Array:
+def checked(
+    log_likelihood: Any, log_likelihood_sd: float | None, outputs: ArrayLike | None, seconds: float
+) -> tuple[Any, float, Array | None]:
+    """Log-likelihood with its noise where that is told, seconds and outputs; refused where they are none."""
+    array = None if outputs is None else _outputs_of(outputs)
+    if not 0.0 <= real(seconds) < np.inf:
+        raise ArgumentError(f"Session.tell: seconds must be a finite number that is not negative; got {seconds!r}")
+    if log_likelihood_sd is None:
+        return log_likelihood, seconds, array
+    if not 0.0 <= real(log_likelihood_sd) < np.inf:
+        raise ArgumentError(
+            f"Session.tell: log_likelihood_sd must be a standard deviation in nats; got {log_likelihood_sd!r}"
+        )
+    return (log_likelihood, log_likelihood_sd), seconds, array
+
+
+def _outputs_of(outputs: ArrayLike) -> Array:
     try:
         array = floats(outputs)
     except Exception:
@@ -31,12 +48,6 @@ def outputs_of(outputs: ArrayLike) -> Array:
     if array.ndim != 1:
         raise ArgumentError(f"Session.tell: outputs must be a 1-D array; got shape {array.shape}")
     return array
-
-
-def check_seconds(seconds: float) -> None:
-    """Refuse a duration that is none."""
-    if not 0.0 <= real(seconds) < np.inf:
-        raise ArgumentError(f"Session.tell: seconds must be a finite number that is not negative; got {seconds!r}")
 
 
 def learnable(evaluation: Evaluation, m: int) -> Evaluation:

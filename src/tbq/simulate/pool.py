@@ -137,6 +137,8 @@ def judged(job: Job, answer: Answer, vectorized: bool) -> list[Evaluation]:
     rows = [None] * n if answer.outputs is None else answer.outputs
     if not vectorized:
         values, rows = [values], [answer.outputs]
+    elif error is None and _are_pairs(values, n):
+        values = list(zip(*values, strict=True))
     elif error is None and (shape := _shape(values)) != (n,):
         error = f"the vectorized log-likelihood returned shape {shape}, not ({n},)"
     elif error is None and len(rows) != n:
@@ -144,6 +146,11 @@ def judged(job: Job, answer: Answer, vectorized: bool) -> list[Evaluation]:
     if error is not None:
         return [failure(p, error, seconds, answer.status) for p in job.proposals]
     return [_with_outputs(p, v, r, seconds) for p, v, r in zip(job.proposals, values, rows, strict=True)]
+
+
+def _are_pairs(values: Any, n: int) -> bool:
+    """Whether these are log-likelihoods and the standard deviations of their noise: a tuple of two arrays."""
+    return isinstance(values, tuple) and len(values) == 2 and all(_shape(v) == (n,) for v in values)
 
 
 def _shape(values: Any) -> tuple[int, ...] | None:

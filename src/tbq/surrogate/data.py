@@ -11,6 +11,9 @@ from tbq.common.types import Array, BoolArray
 from tbq.problem.tuning import Tuning
 from tbq.surrogate.warp import Frame
 
+_SHARP = 0.1  # tempering below which a nat of noise does not matter
+_UNSKEWED = 40.0  # standard deviations of noise: a log-depth's mean is then off by a fortieth of one
+
 
 @dataclass(frozen=True)
 class Data:
@@ -18,10 +21,16 @@ class Data:
 
     z: Array  # (n, d) in working coordinates
     y: Array  # (n,) log-likelihoods
-    noise: Array  # (n,) variances of their noise
+    noise: Array  # (n,) variances of their noise, squared nats
     gamma: float  # tempering that the surrogate is for
     frame: Frame | None  # coordinates of the population; None for the working ones
     tuning: Tuning
+    learns_noise: bool = False  # whether there may be more of it than is known
+
+    @property
+    def may_be_noisy(self) -> bool:
+        """Whether noise may matter and can be told from shape: by more runs than a quadratic has numbers."""
+        return self.learns_noise and self.gamma >= _SHARP and int(self.near.sum()) > few(self.z.shape[1])
 
     @cached_property
     def best_depths(self) -> Array:
@@ -32,6 +41,16 @@ class Data:
     def scale(self) -> float:
         """Nats in which depths are seen, and by which no run is expected to exceed the best one."""
         return max(self.tuning.warp_depth, float(np.median(self.best_depths)))
+
+    @property
+    def expected_noise(self) -> float:
+        """Squared nats of noise that a further run has; none where runs are noisy by no more than rounding."""
+        typical = float(np.median(self.noise))
+        return typical if typical > (2.0 * self.tuning.noise_sd) ** 2 else 0.0
+
+    def compressed_from(self, depth: float) -> float:
+        """Nats below the best from where on values are compressed: far more than noise, which that would make skew."""
+        return max(depth, _UNSKEWED * float(np.sqrt(np.median(self.noise))))
 
     @property
     def depth(self) -> float:

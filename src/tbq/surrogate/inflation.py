@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tbq.problem.evaluation import Evaluation, Status
+from tbq.problem.evaluation import Evaluation, Status, noise_sd
 from tbq.problem.prior import Prior
 from tbq.problem.tuning import Tuning
 from tbq.surrogate.protocol import Surrogate
@@ -20,8 +20,12 @@ def squared_z(
     known: Sequence[Evaluation],
     new: Sequence[Evaluation],
     tuning: Tuning,
+    noise: float = 0.0,
 ) -> tuple[float, ...]:
-    """Squared z-scores of new runs at points that matter, against what was predicted of them."""
+    """Squared z-scores of new runs at points that matter, against what was predicted of them.
+
+    ``noise`` is the standard deviation in nats of runs that do not tell theirs.
+    """
     good = [e for e in new if e.status is Status.OK]
     if not good:
         return ()
@@ -29,6 +33,7 @@ def squared_z(
     mean, variance = surrogate.log_likelihood(surrogate.at(prior.to_working(np.array([e.theta for e in good]))))
     best = max(e.log_likelihood for e in (*known, *good) if e.status is Status.OK)
     matters = gamma * (best - np.maximum(y, mean)) < tuning.inflation_depth
+    variance = variance + np.array([noise_sd(e, noise) for e in good]) ** 2
     z = (y - mean) / np.hypot(np.sqrt(variance), tuning.inflation_floor)
     return tuple(float(v) for v in np.minimum(z[matters] ** 2, tuning.inflation_clip))
 

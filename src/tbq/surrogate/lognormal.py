@@ -61,6 +61,8 @@ class LogNormal:
         np.inf
     )  # nats beyond which no log-likelihood is expected, whatever the process says far from all runs
     clip: float = SPREAD_CLIP  # nats (1 sd) that anything is believed to move the log-likelihood by
+    noise: float = 0.0  # squared nats that a further run's log-likelihood varies by
+    level: float = 0.0  # of that, what was learned rather than given
 
     def __repr__(self) -> str:
         return f"<LogNormal: {self.description}>"
@@ -146,7 +148,8 @@ class LogNormal:
     def condition_on_mean(self, z: Array) -> LogNormal:
         x = self._framed(z[None, :])
         mean = float(self.gp.project(x).mean[0])
-        return replace(self, gp=self.gp.condition(x[0], mean, self._new_noise))
+        noise = self._new_noise(self._unwarped(np.array([mean]), z[None, :])[1])
+        return replace(self, gp=self.gp.condition(x[0], mean, float(noise[0])))
 
     def at_most(self, z: Array, ceilings: Array) -> LogNormal:
         """As if runs at those of the points z where more is expected had returned these ceilings; (n, d) and (n,)."""
@@ -159,16 +162,18 @@ class LogNormal:
             free[worst] = False
             point, value = z[worst][None, :], ceilings[worst : worst + 1]
             value = value if self.warp is None else self.warp.forward(value, point)
-            gp = lowered.gp.condition(self._framed(point)[0], float(value[0]), self._new_noise)
+            gp = lowered.gp.condition(self._framed(point)[0], float(value[0]), float(np.min(self.gp.noise)))
             lowered = replace(lowered, gp=gp)
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[LogNormal]:
         for gp in hyperparameter_draws(self.gp, n, rng):
             yield replace(self, gp=gp)
 
-    @property
-    def _new_noise(self) -> float:
-        return float(np.min(self.gp.noise))
+    def _new_noise(self, slope: Array) -> Array:
+        """Of the process's values, where dg/dh is ``slope``; (n,)."""
+        if self.noise:
+            return self.noise / slope**2
+        return np.full(len(slope), np.min(self.gp.noise))
 
     def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:
         """a: by how many nats (1 sd) a run at each new point moves each node, tempered; (n_new, n_nodes).
@@ -176,7 +181,7 @@ class LogNormal:
         The excess over ``clip`` is compressed into one nat.
         """
         # The noise keeps this smooth where the new point is a training point and c and σ both vanish.
-        noise = self._new_noise + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
+        noise = self._new_noise(new.slope) + NUGGET * self.gp.kernel.diagonal(self.gp.parameters, new.latent.x)
         predictive = np.sqrt(new.latent.variance + noise)
         a = self.gp.covariance(new.latent, nodes.latent)
         a *= self._slopes(nodes, gamma)

@@ -18,6 +18,7 @@ from tbq.surrogate.warp import Warp
 
 _SAFE = 1.5  # times as many runs as a model has numbers: with as many, any model fits
 _ONE_BOWL = 30.0  # nats by which it must be more probable that all of the prior is one bowl: it denies other modes
+_NOISY = 2.0  # nats by which it must be more probable that runs are noisy: most simulators are deterministic
 _TILTS = 2  # rounds of fitting a tilt between those of the hyperparameters
 
 
@@ -31,6 +32,10 @@ class Model(NamedTuple):
     shaped: bool = False  # with noise that grows with depth, down to where a run is just deep
     rotated: bool = False  # in whitened coordinates of the population
     bowl: bool = False  # relative to a quadratic depth
+    noisy: bool = False  # with noise of unknown level, beyond what is known of it
+
+
+SMOOTH = Model("se", "quadratic")  # with noise, what most noisy log-likelihoods are
 
 
 class Start(NamedTuple):
@@ -38,6 +43,7 @@ class Start(NamedTuple):
 
     parameters: Array
     warp: Warp | None
+    level: float = 0.0  # squared nats of noise that was learned
 
 
 class Values(NamedTuple):
@@ -46,12 +52,14 @@ class Values(NamedTuple):
     x: Array  # (n, d)
     values: Array  # (n,)
     noise: Array  # (n,)
+    each: Array  # (n,): what a squared nat of noise in a log-likelihood adds to its noise
 
 
-def competitors(choice: KernelChoice, dim: int, runs: int) -> list[Model]:
+def competitors(choice: KernelChoice, dim: int, runs: int, noise: float = 0.0) -> list[Model]:
     """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets several models compete.
 
-    A tilt is not fitted to a few runs, nor a bowl to not many more than its numbers.
+    A tilt is not fitted to a few runs, nor a bowl to not many more than its numbers, nor either to noisy runs, whose
+    ``noise`` lifts the top.
     """
     if choice == "additive":
         return [Model("additive", "constant", shaped=True)]
@@ -75,6 +83,8 @@ def competitors(choice: KernelChoice, dim: int, runs: int) -> list[Model]:
             Model("matern52", "constant", warped=True, rotated=True),
             Model("se", "quadratic", warped=True, rotated=True),
         ]
+    if noise:
+        return models
     if dim >= 2 and runs > few(dim):
         models += [
             Model("se", "linear", warped=True, tilted=True, rotated=True),
@@ -97,6 +107,8 @@ def fitted(
     ``cold`` lets the search begin at the hyperparameters' prior too; ``known`` is a process of the first of these runs.
     """
     search = search or start is None
+    level = _level(model, start)
+    base, data = data, data if level == 0.0 else replace(data, noise=data.noise + level)
     warp = _warp(model, data, start)
     if model.bowl and search and warp is not None:
         warp = bowl.around(data, warp)
@@ -104,8 +116,8 @@ def fitted(
 
     def process(v: Values, parameters: Array | None, search: bool, cold: bool) -> gps.GP:
         if search or parameters is None:
-            return fitting.fit(*v, BY_NAME[model.kernel], model.basis, parameters, cold)
-        return gps.build(*v, BY_NAME[model.kernel], model.basis, parameters, known=known)
+            return fitting.fit(*v[:3], BY_NAME[model.kernel], model.basis, parameters, cold)
+        return gps.build(*v[:3], BY_NAME[model.kernel], model.basis, parameters, known=known)
 
     v = _values(model, data, warp)
     gp = process(v, parameters, search, cold)
@@ -114,9 +126,22 @@ def fitted(
         warp = bowl.likelier(gp, data, warp)
         v = _values(model, data, warp)
         gp = process(v, gp.parameters, True, False)
+    if model.noisy and search:
+        known_noise = v.noise - level * v.each
+        gp, level = fitting.fit_noisy(*v[:2], known_noise, v.each, gp.kernel, gp.basis, gp.parameters, level, cold)
+        data = replace(base, noise=base.noise + level)
+        v = v._replace(noise=gp.noise)
     frame = data.frame if model.rotated else None
     ceiling = float(np.max(data.y)) + data.scale if data.tuning.ceiling else np.inf
-    return LogNormal(gp, warp=warp, frame=frame, ceiling=ceiling), _score(gp, v, data, warp)
+    surrogate = LogNormal(gp, warp=warp, frame=frame, ceiling=ceiling, noise=data.expected_noise, level=level)
+    return surrogate, _score(gp, v, data, warp) - (_NOISY if model.noisy else 0.0)
+
+
+def _level(model: Model, start: Start | None) -> float:
+    """Squared nats of noise from which a search for its level goes on."""
+    if not model.noisy:
+        return 0.0
+    return start.level if start is not None and start.level else fitting.NOISE_SD[0] ** 2
 
 
 def _warp(model: Model, data: Data, start: Start | None) -> Warp | None:
@@ -124,26 +149,27 @@ def _warp(model: Model, data: Data, start: Start | None) -> Warp | None:
     if not model.warped:
         return None
     if not model.tilted:
-        return Warp(float(np.max(data.y)), data.scale)
+        return Warp(float(np.max(data.y)), data.compressed_from(data.scale))
     if start is None or start.warp is None or start.warp.tilt is None:
         depth = data.tuning.warp_depth if model.bowl else data.scale
-        return Warp(float(np.max(data.y)), depth, np.zeros(data.z.shape[1]))
+        return Warp(float(np.max(data.y)), data.compressed_from(depth), np.zeros(data.z.shape[1]))
     return replace(start.warp, top=float(np.max(data.y - data.z @ start.warp.tilt)))
 
 
 def _values(model: Model, data: Data, warp: Warp | None) -> Values:
     """Of the values, their log-depths, or themselves with noise that grows with their depth."""
-    values, noise = data.y, data.noise
+    values, noise, each = data.y, data.noise, np.ones(len(data.y))
     if warp is not None:
         values = warp.forward(values, data.z)
-        noise = noise / warp.inverse(values, data.z)[1] ** 2
+        squared_slope = warp.inverse(values, data.z)[1] ** 2
+        noise, each = noise / squared_slope, 1.0 / squared_slope
     if model.shaped:
         tuning, top = data.tuning, np.max(values)
         values = np.maximum(values, top - tuning.deepest / data.gamma)
         vague = tuning.deep_noise_slope * np.maximum(top - values - tuning.deep_noise_from / data.gamma, 0.0)
         noise = noise + vague**2
     x = data.frame(data.z) if model.rotated and data.frame is not None else data.z
-    return Values(x, values, noise)
+    return Values(x, values, noise, each)
 
 
 def _score(gp: gps.GP, v: Values, data: Data, warp: Warp | None) -> float:

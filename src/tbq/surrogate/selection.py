@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tbq.gp import regression as gps
 from tbq.gp.kernels import KernelChoice
 from tbq.surrogate.data import Data
 from tbq.surrogate.lognormal import LogNormal
-from tbq.surrogate.models import Model, Start, competitors, fitted
+from tbq.surrogate.models import SMOOTH, Model, Start, competitors, fitted
 from tbq.surrogate.warp import Frame
+
+Contest = dict[Model, tuple[LogNormal, float]]  # models fitted, and their scores
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,11 @@ class Memory:
     gamma: float = 1.0  # tempering that it was fitted for
     frame: Frame | None = None  # coordinates of the population then
     last: gps.GP | None = None  # the process in use, to be extended by new points
+
+    @property
+    def noise(self) -> float:
+        """Squared nats of noise that was learned."""
+        return 0.0 if self.model is None else self.warm[self.model].level
 
 
 def pace(n: int) -> int:
@@ -45,12 +52,14 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         surrogate, _ = fitted(model, same, memory.warm[model], search=False, known=memory.last)
         return surrogate, replace(memory, last=surrogate.gp)
     everyone = n >= tuning.contest_growth * memory.contest_at
-    models = competitors(choice, data.z.shape[1], n) if everyone else list(memory.contenders)
+    models = competitors(choice, data.z.shape[1], n, data.expected_noise) if everyone else list(memory.contenders)
     due = everyone or model is None or n - memory.chosen_at >= tuning.contest_every * pace(n)
     if model is not None and not due:
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
     found = {m: fitted(m, data, memory.warm.get(m), search=True, cold=cold) for m in models}
+    if everyone and data.may_be_noisy and choice == "auto":
+        found |= _noisy(found, data, memory, cold)
     best = max(found, key=lambda m: found[m][1])
     near = tuple(m for m in found if found[m][1] > found[best][1] - tuning.contest_margin)
     memory = replace(
@@ -63,9 +72,31 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         gamma=data.gamma,
         frame=data.frame,
         last=found[best][0].gp,
-        warm={**memory.warm, **{m: Start(s.gp.parameters, s.warp) for m, (s, _) in found.items()}},
+        warm={**memory.warm, **{m: _start(s) for m, (s, _) in found.items()}},
     )
     return found[best][0], memory
+
+
+def _noisy(found: Contest, data: Data, memory: Memory, cold: bool) -> Contest:
+    """Models with noise of unknown level. Where the best one and a smooth one do not gain by it, no other is asked."""
+    best = max(found, key=lambda m: found[m][1])
+    upright = [m for m in found if not m.tilted]  # noise would lift a top that touches all runs from above
+
+    def with_noise(models: Iterable[Model]) -> Contest:
+        starts = {m: memory.warm.get(m._replace(noisy=True)) or _start(found[m][0]) for m in models}
+        return {
+            m._replace(noisy=True): fitted(m._replace(noisy=True), data, start, search=True, cold=cold)
+            for m, start in starts.items()
+        }
+
+    asked = with_noise(dict.fromkeys([max(upright, key=lambda m: found[m][1]), SMOOTH]))
+    if max(score for _, score in asked.values()) <= found[best][1]:
+        return {}
+    return asked | with_noise(m for m in upright if m._replace(noisy=True) not in asked)
+
+
+def _start(surrogate: LogNormal) -> Start:
+    return Start(surrogate.gp.parameters, surrogate.warp, surrogate.level)
 
 
 def rivals(data: Data, memory: Memory) -> list[tuple[LogNormal, float]]:
