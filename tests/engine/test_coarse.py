@@ -20,11 +20,11 @@ def far_off(theta):
 
 @pytest.fixture(scope="module")
 def state():
-    """Where the evidence is known to a tenth or so, and the coarse model is not known well."""
+    """Where the posterior is roughly known, and the coarse model is not known well."""
     model = lambda theta: one(theta) * (1.0 + 0.3 * np.sin(4.0 * theta[0]) * np.sin(5.0 * theta[1]))
     both = likelihood(far_off, model=model)
     session = tbq.Session(PRIOR, likelihood=both, n_initial=8, **SESSION)
-    while session.state.learned is None or session.state.learned.gamma < 1.0 or session.state.learned.cov > 0.3:
+    while session.state.learned is None or session.state.learned.gamma < 1.0 or session.state.learned.cov > 0.6:
         for p in session.ask(4):
             value, outputs = both.at(p.level).evaluate(p.theta)
             session.tell(p.id, log_likelihood=value, outputs=outputs)
@@ -83,9 +83,7 @@ def test_the_design_is_smaller_where_coarse_runs_are_dear(cost, size):
 
 
 def test_a_coarse_run_is_made_beside_each_fine_one(state):
-    alone = replace(state, coarse=state.coarse[:-3])
-    missing = coarse.with_partners(alone).plan
-    there = {e.theta.tobytes() for e in alone.coarse}
-    expected = [e.theta for e in state.evaluations if e.theta.tobytes() not in there]
-    assert len(expected) == 3
-    np.testing.assert_array_equal(missing, expected)
+    last = [e.theta for e in state.evaluations[-3:]]
+    without = tuple(e for e in state.coarse if not any(np.array_equal(e.theta, theta) for theta in last))
+    missing = coarse.with_partners(replace(state, coarse=without)).plan
+    np.testing.assert_array_equal(missing, last)
