@@ -24,7 +24,7 @@ def state():
     model = lambda theta: one(theta) * (1.0 + 0.3 * np.sin(4.0 * theta[0]) * np.sin(5.0 * theta[1]))
     both = likelihood(far_off, model=model)
     session = tbq.Session(PRIOR, likelihood=both, n_initial=8, **SESSION)
-    while session.state.learned is None or session.state.learned.gamma < 1.0 or session.state.learned.cov > 0.6:
+    while session.state.learned is None or session.state.learned.gamma < 1.0 or session.state.learned.cov > 0.4:
         for p in session.ask(4):
             value, outputs = both.at(p.level).evaluate(p.theta)
             session.tell(p.id, log_likelihood=value, outputs=outputs)
