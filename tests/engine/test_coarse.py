@@ -20,11 +20,11 @@ def far_off(theta):
 
 @pytest.fixture(scope="module")
 def state():
-    """Where the posterior is roughly known, and the coarse model is not known well."""
+    """Where the evidence is known to a tenth, and the coarse model is not known well."""
     model = lambda theta: one(theta) * (1.0 + 0.3 * np.sin(4.0 * theta[0]) * np.sin(5.0 * theta[1]))
     both = likelihood(far_off, model=model)
     session = tbq.Session(PRIOR, likelihood=both, n_initial=8, **SESSION)
-    while session.state.learned is None or session.state.learned.gamma < 1.0 or session.state.learned.cov > 0.4:
+    while session.state.learned is None or session.state.learned.gamma < 1.0 or session.state.learned.cov > 0.1:
         for p in session.ask(4):
             value, outputs = both.at(p.level).evaluate(p.theta)
             session.tell(p.id, log_likelihood=value, outputs=outputs)
