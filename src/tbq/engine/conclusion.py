@@ -61,7 +61,9 @@ def _coarse_cost(state: State) -> float:
 def _surrogate_error(state: State, now: float) -> float:
     """Of the error that stops a run, what tested predictions support; more of outputs, which a kink can fool."""
     if state.settings.surrogate == "outputs":
-        return max(state.settings.tuning.output_margin * now, _last_seen(state))
+        tuning = state.settings.tuning
+        many = state.prior.simulated.dim >= tuning.common_from
+        return max((tuning.common_margin if many else tuning.output_margin) * now, _last_seen(state))
     return inflation.supported(state.settings.tuning, state.squared_z) * max(now, _last_seen(state))
 
 

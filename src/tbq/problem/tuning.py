@@ -117,6 +117,7 @@ class Tuning:
     small_population: int = 512  # most points of a population that is only on the way of a climb
     warm_progress: float = 1.05  # factor of γ by which a population of the last climb must lead on to be gone on from
     output_margin: float = 1.5  # factor of the stated error: a kink in an output can fool its process
+    common_margin: float = 3.0  # the same where all outputs have the same length-scales: a bent one is too sure (scale)
     output_least_runs: int = 20  # runs before outputs are compared with log-likelihoods
     output_compare_every: int = 5  # runs after which they are compared again
     output_depth: float = 10.0  # nats below the best run within which predictions are compared

@@ -32,7 +32,7 @@ from tbq.run.header import Record, header_of, known_of, settings_of
 from tbq.run.options import SessionOptions
 from tbq.run.same_run import check_same, is_steered
 from tbq.run.standing import Clock, Standing, of_parts
-from tbq.run.told import checked, learnable, point_out
+from tbq.run.told import check_failures, checked, learnable, point_out
 from tbq.run.warm_start import WarmStart, earlier
 
 Replaying = Callable[[int, int], None]  # is told how many runs of a journal have been taken in again, of how many
@@ -189,8 +189,7 @@ class Session:
     ) -> Evaluation:
         """What a run returned: one number, −inf where the likelihood is zero; nan and +inf count as failures.
 
-        ``log_likelihood_sd`` is the standard deviation of its noise in nats, where you know it. Where outputs are
-        learned, a run that has a likelihood needs all of them; of others, what there is helps.
+        ``log_likelihood_sd`` is its noise, in nats. Where outputs are learned, a run needs all to have a likelihood.
         """
         told = checked(log_likelihood, log_likelihood_sd, outputs, seconds)
         with self._lock:
@@ -206,10 +205,7 @@ class Session:
     def forget(self, ids: Sequence[int]) -> None:
         """Take failures that had nothing to do with theta as not told: their points are given out again."""
         with self._lock:
-            failed = {e.id for e in self.evaluations if e.status.is_failure and e.origin != "earlier"}
-            for i in ids:
-                if i not in failed:
-                    raise ArgumentError(f"Session.forget: {i!r} is not the id of a failure; these are {sorted(failed)}")
+            check_failures(ids, self.evaluations)
             if ids:
                 self._append(journal.drop_record(ids))
                 self._forget(ids)
@@ -280,8 +276,7 @@ class Session:
 
     def standing(self) -> Standing:
         """How the run stands, for those who look on."""
-        state = self.state
-        last = state.history[-1] if state.history else None
+        state, last = self.state, next(reversed(self.state.history), None)
         known = {"own": self._seconds, "clock": self._clock, "names": state.prior.simulated.names, "stop": state.stop}
         found = {"estimate": self._estimate, "found": None if state.stop is None else self._found}
         return of_parts(state.settings, self.evaluations, self.pending, last, **known, **found)

@@ -24,6 +24,14 @@ def point_out(method: str, proposal_id: int, pending: Iterable[Proposal], told: 
     raise ArgumentError(f"Session.{method}: {proposal_id!r} is not the id of a point that is out; these are {[*out]}")
 
 
+def check_failures(ids: Iterable[int], told: Iterable[Evaluation]) -> None:
+    """Refuse ids that are not those of failures of this run."""
+    failed = {e.id for e in told if e.status.is_failure and e.origin != "earlier"}
+    for i in ids:
+        if i not in failed:
+            raise ArgumentError(f"Session.forget: {i!r} is not the id of a failure; these are {sorted(failed)}")
+
+
 def checked(
     log_likelihood: Any, log_likelihood_sd: float | None, outputs: ArrayLike | None, seconds: float
 ) -> tuple[Any, float, Array | None]:
