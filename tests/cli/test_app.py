@@ -99,8 +99,11 @@ def test_check_explains_what_it_saw(spring):
     [
         ("return [1.0, 2.0]", "the model returned 2 numbers, but data.observed has 1"),
         ("return float('nan')", "the model's output 1 of 1 is nan"),
-        ("return 'strong'", "the model returned str, not numbers"),
-        ("raise ValueError('too soft')", r"the model raised ValueError: too soft \(.*\.py, line 6\)"),
+        ("return 'strong'", "all 3 runs failed; the first said: the model returned str, not numbers"),
+        (
+            "raise ValueError('too soft')",
+            r"all 3 runs failed; the first said: the model raised ValueError: too soft \(.*\.py, line 6\)",
+        ),
     ],
 )
 def test_check_says_what_is_wrong_with_the_run(spring, body, message):

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -75,3 +78,35 @@ def test_a_run_that_failed_on_the_way_up_ends_the_climb(bad):
     points = ascent._around(z, PRIOR)
     points = np.vstack([points, made(z, points, [values_at(p) for p in points])])
     assert made(z, points, [*(values_at(p) for p in points[:4]), bad]) is None
+
+
+def test_the_runs_of_a_climb_are_known_again_in_whitened_coordinates():
+    dim = 6
+    correlation = np.full((dim, dim), 0.95) + 0.05 * np.eye(dim)
+    prior = tbq.Prior({f"x{i}": stats.norm() for i in range(dim)}, correlation=correlation)
+    points = np.random.default_rng(0).standard_normal((dim, dim))
+    runs = [
+        Evaluation(i, prior.from_working(z[None, :])[0], 1, "peur", 0.0, Status.OK, float(i))
+        for i, z in enumerate(points)
+    ]
+    climb = ascent.Ascent(99, points)
+    state = SimpleNamespace(prior=prior, evaluations=runs)
+    assert ascent._values(state, climb) == [float(i) for i in range(dim)]
+    assert ascent._ids(state, climb) == list(range(dim))
+
+
+def test_a_point_that_is_out_is_not_given_out_again():
+    prior = tbq.Prior({"a": stats.uniform(-2, 4), "b": stats.norm()})
+    state = init(prior, resolve(2, population=256, n_initial=8), 0)
+    while state.learned is None:
+        state, points = ask(state, 4)
+        state = tell(
+            state, [Evaluation(p.id, p.theta, 0, p.origin, 0.0, Status.OK, -p.theta @ p.theta) for p in points]
+        )
+    state = replace(state, doubt=np.array([0.3, 0.4]), assessment=None)
+    thetas = []
+    for _ in range(3):
+        state, (point,) = ask(state, 1)
+        thetas.append(point.theta)
+    np.testing.assert_allclose(thetas[0], prior.from_working(np.array([[0.3, 0.4]]))[0])
+    assert not any(np.allclose(thetas[0], theta, atol=1e-6) for theta in thetas[1:])

@@ -56,3 +56,26 @@ def test_a_peak_without_evidence_changes_nothing():
     z = rng.normal(0.0, np.sqrt(0.5), (256, 2))
     old = Population(z, -0.5 * np.sum(z**2, axis=1) - np.log(0.5), 1.0, 0.0, surrogate, np.log(0.5))
     assert found_at(surrogate.centre, old, surrogate, prior, resolve(2, population=256), rng) is None
+
+
+@pytest.mark.parametrize(("dim", "width"), [(4, 0.1), (8, 0.25)])
+def test_a_few_members_in_the_part_are_not_counted_twice(dim, width):
+    # the prior's own points stand for all of a posterior that hardly any of them has seen; its evidence is exact
+    prior = tbq.Prior({f"x{i}": stats.norm() for i in range(dim)})
+
+    class Peak:
+        def at(self, z):
+            return z
+
+        def log_mean(self, z, gamma):
+            return -0.5 * gamma * np.sum((z / width) ** 2, axis=1)
+
+    exact, brought_back = -0.5 * dim * np.log1p(1 / width**2), 0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        old = Population(rng.standard_normal((1024, dim)), np.zeros(1024))
+        found = found_at(np.zeros(dim), old, Peak(), prior, resolve(dim, population=1024), rng)
+        if found is not None:
+            brought_back += 1
+            assert found[0].log_constant == pytest.approx(exact, abs=0.12)
+    assert brought_back > 0

@@ -11,7 +11,7 @@ from tbq.problem.records import evaluation_of, evaluation_record
 
 
 def run(value, number=0, outputs=None):
-    return judge(Proposal(number, np.zeros(2), 0, "initial", np.nan), value, outputs=outputs)
+    return judge(Proposal(number, np.full(2, float(number)), 0, "initial", np.nan), value, outputs=outputs)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,12 @@ def test_a_low_value_that_repeats_is_a_penalty():
 )
 def test_what_is_no_penalty(values):
     runs = tuple(run(v, i) for i, v in enumerate(values))
+    assert without_penalties(runs) == runs
+
+
+def test_one_point_that_was_run_twice_shows_no_penalty():
+    again = replace(run(-1000.0, 2), theta=run(-1000.0, 1).theta)
+    runs = (run(-1.0, 0), run(-1000.0, 1), again)
     assert without_penalties(runs) == runs
 
 

@@ -102,7 +102,7 @@ def test_every_process_comes_back(gaussian, kernel, basis, tmp_path):
     y = np.array([e.log_likelihood for e in gaussian.evaluations])
     warp, frame = Warp(float(y.max()), 8.0, np.array([0.3, -0.2])), Frame.of(x)
     gp = fitting.fit(frame(x), warp.forward(y, x), np.linspace(1e-6, 1e-3, len(y)), BY_NAME[kernel], basis)
-    result = replace(gaussian, surrogate=LogNormal(gp, 0.8, 1.5, warp, 0.6, frame, 12.0))
+    result = replace(gaussian, surrogate=LogNormal(gp, 0.8, 1.5, warp, 0.6, frame, 12.0, 2.0, 0.04, 0.01))
     assert_same(round_trip(result, tmp_path), result)
 
 

@@ -70,7 +70,7 @@ def _weighted(acquisition: Acquisition, target: Target) -> Callable[[Array], Arr
     weight = target.log_weight
     if weight is None:
         return partial(acquisition, target)
-    return lambda z: acquisition(target, z) + weight(z)
+    return lambda z: _one_for_each(acquisition(target, z), len(z)) + weight(z)
 
 
 def maximise(

@@ -40,8 +40,9 @@ def surprised(state: State, surrogate: Surrogate[Any]) -> State:
         ascent = Ascent(good[base].id, _around(z[base], state.prior))
     values = _values(state, ascent)
     if len(values) == len(ascent.points):
-        start = next(i for i, e in enumerate(good) if e.id == ascent.base)
-        further = _further(ascent, values, z[start], [e.log_likelihood for e in good], start, state.prior)
+        start = next((i for i, e in enumerate(good) if e.id == ascent.base), None)
+        y = [e.log_likelihood for e in good]
+        further = None if start is None else _further(ascent, values, z[start], y, start, state.prior)
         if further is None:
             made = _ids(state, ascent)
             return surprised(replace(state, ascent=None, climbed=(*state.climbed, ascent.base, *made)), surrogate)
@@ -80,7 +81,7 @@ def _around(z: Array, prior: Prior) -> Array:
 def _values(state: State, ascent: Ascent) -> list[float]:
     """What its points that were run returned, in their order; −inf where they did not succeed."""
     values: list[float] = []
-    for theta in state.prior.from_working(ascent.points):
+    for theta in _thetas(ascent.points, state.prior):
         found = [e for e in state.evaluations if np.array_equal(e.theta, theta)]
         if not found:
             break
@@ -90,8 +91,13 @@ def _values(state: State, ascent: Ascent) -> list[float]:
 
 def _ids(state: State, ascent: Ascent) -> list[int]:
     """Of the runs around the base: they are as deep as it is, and need no climb of their own."""
-    theta = state.prior.from_working(ascent.points[: state.prior.dim])
-    return [e.id for e in state.evaluations if np.any(np.all(theta == e.theta, axis=1))]
+    thetas = _thetas(ascent.points[: state.prior.dim], state.prior)
+    return [e.id for e in state.evaluations if any(np.array_equal(e.theta, theta) for theta in thetas)]
+
+
+def _thetas(points: Array, prior: Prior) -> list[Array]:
+    """One by one, as they are proposed: a product of matrices rounds otherwise than its rows do."""
+    return [prior.from_working(z[None, :])[0] for z in points]
 
 
 def _further(ascent: Ascent, values: list[float], z: Array, y: list[float], start: int, prior: Prior) -> Array | None:

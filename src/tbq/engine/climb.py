@@ -25,7 +25,7 @@ from tbq.surrogate.protocol import Surrogate
 _HUGE = 50.0  # nats beyond which a share of the evidence is huge, whatever it is
 _DEVIATIONS = 3.0  # by which the likelihood may be higher than expected
 _KNOWN = 3.0  # nats of that: where it is less, a run is not asked for
-_LOST = 2.0  # nats of the posterior density by which the best run may exceed all of its population
+_LOST = 1.0  # nats per parameter by which the best run's posterior density may exceed that of all its population
 
 
 def at_top(state: State) -> bool:
@@ -107,7 +107,8 @@ def _with_best_run(state: State, surrogate: Surrogate[Any]) -> State:
     runs, population = state.prior.simulated.to_working(good), state.population
     values = log_posterior(runs)
     best = int(np.argmax(values))
-    if not at_top(state) or values[best] <= np.max(log_posterior(population.z)) + _LOST:
+    typical = _LOST * state.prior.dim  # that a mode may exceed the best of many draws by
+    if not at_top(state) or values[best] <= np.max(log_posterior(population.z)) + typical:
         return state
     rng = stream(state.seed, "best run", 1000 * len(state.evaluations) + len(state.past))
     found = found_at(runs[best], population, surrogate, state.prior, state.settings, rng)
@@ -170,7 +171,10 @@ def _verify(state: State, surrogate: Surrogate[Any]) -> State:
 
 
 def _doubted(state: State, where: Array) -> State:
-    return replace(state, satisfied=state.settings.tuning.in_a_row - 1, doubt=where, doubts=state.doubts + 1)
+    """With a run to be made there; one that has not returned yet is not counted again."""
+    theta = state.prior.from_working(where[None, :])[0]
+    new = not any(np.array_equal(p.theta, theta) for p in state.out)
+    return replace(state, satisfied=state.settings.tuning.in_a_row - 1, doubt=where, doubts=state.doubts + new)
 
 
 def _doubt_was_right(state: State) -> bool:

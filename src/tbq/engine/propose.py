@@ -10,6 +10,7 @@ import numpy as np
 from tbq.acquisition import exploration, search
 from tbq.acquisition.functions import named
 from tbq.common.randomness import stream
+from tbq.common.types import Array
 from tbq.engine import coarse
 from tbq.engine.state import Learned, State
 from tbq.problem.evaluation import Proposal
@@ -62,6 +63,12 @@ def _is_lost(state: State, learned: Learned) -> bool:
     return many and learned.cov > tuning.lost and state.next_id % 2 == 0
 
 
+def _is_out(state: State, z: Array) -> bool:
+    """Whether a run at z has not returned: the same run twice tells nothing."""
+    theta = state.prior.from_working(z[None, :])[0][: state.prior.simulated.dim]
+    return any(np.array_equal(p.theta, theta) for p in state.out)
+
+
 def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     """Points chosen one by one, each as if those before it and those still out had returned their predicted means."""
     prior, settings = state.prior.simulated, state.settings
@@ -73,10 +80,10 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     proposals = []
     for i, function in enumerate(named(settings.acquisition, n)):
         aim, candidates, climb, number = target, learned.candidates, settings.climb, state.next_id + i
-        if state.doubt is not None and i == 0:
+        if state.doubt is not None and i == 0 and not _is_out(state, state.doubt):
             candidates, climb = state.doubt[None, :], False
-        elif state.assessment is not None and i == 0:  # the stage is satisfied, but not all is well
-            aim, candidates = exploration.unsettled(state.assessment, settings.tuning)
+        elif state.assessment is not None and i == 0 and not _is_out(state, state.assessment.suspect):
+            aim, candidates = exploration.unsettled(state.assessment, settings.tuning)  # satisfied, but not all is well
             climb = climb and len(candidates) > 1  # the very point where another surrogate differs
         elif settings.tuning.explore_every and number % settings.tuning.explore_every == 0:
             turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,15 @@ from tbq.problem.settings import Settings
 from tbq.surrogate.protocol import Surrogate
 
 _CHAINS = 256  # that look how far a lost part of the posterior reaches
+_STEPS = 10  # of those at least, in each round
 _POINT = 1e-3  # working units: how far apart they start
-_SPREADS = 3  # times that their proposals are adapted to where they got
-_EDGE, _APART = 0.05, 0.01  # a part is apart if few of the others are denser in it than its own least dense members
+_SPREADS = 12  # most rounds in which their proposals are adapted to where they got
+_SPREAD = 0.5  # least growth of log det of their covariance for which there is another
+_EDGE = 0.002  # fraction of them that lies beyond the edge of the part
+_APART = 0.01  # most of the other members that may lie within it
+_FEWEST = 20.0  # effective draws without which the part's evidence is not known
 _MATTERS = 0.02  # nats of log Z: a part with less than that is left out
+_NOTHING = 1e300
 
 
 @dataclass(frozen=True)
@@ -97,20 +103,23 @@ def found_at(
     def log_q(z: Array) -> Array:
         return surrogate.log_mean(surrogate.at(z), 1.0)
 
-    z = start + _POINT * rng.standard_normal((_CHAINS, len(start)))
-    for _ in range(_SPREADS):
-        z = moves.move(z, log_q, prior.log_density_working, settings.chain_length, rng).z
-    mixture, size = importance.fit_student_mixture(z, rng), settings.population
-    if np.mean(mixture.log_density(old.z) > np.quantile(mixture.log_density(z), _EDGE)) > _APART:
+    z, mixture = _part_around(start, log_q, prior, max(settings.chain_length, _STEPS), rng)
+    size, at_old = settings.population, log_q(old.z)
+    edge = float(np.quantile(mixture.log_density(z), _EDGE))  # of the part: space is divided there
+    members = mixture.log_density(old.z) > edge
+    if members.mean() > _APART:
         return None
     drawn = mixture.sample(size, rng)
-    log_prior = prior.log_density_working(drawn)
-    drawn, log_prior = drawn[np.isfinite(log_prior)], log_prior[np.isfinite(log_prior)]
-    log_here, weights = moments.normalise(log_q(drawn) + log_prior - mixture.log_density(drawn) - np.log(size))
-    at_old = log_q(old.z)
-    log_there, of_old = moments.normalise(at_old + old.log_weights)
+    density, log_prior = mixture.log_density(drawn), prior.log_density_working(drawn)
+    inside = np.isfinite(log_prior) & (density > edge)
+    if not inside.any():
+        return None
+    drawn = drawn[inside]
+    log_terms = log_q(drawn) + log_prior[inside] - density[inside]
+    log_here, weights = moments.normalise(log_terms - np.log(size))
+    log_there, of_old = moments.normalise(np.where(members, -_NOTHING, at_old + old.log_weights))
     log_constant = float(np.logaddexp(log_here, log_there))
-    if log_constant < log_there + _MATTERS:
+    if log_constant < log_there + _MATTERS or moments.effective_sample_size(weights) < _FEWEST:
         return None
     n_prior = round(settings.tuning.prior_fraction * size)
     n_here = round(float(np.exp(log_here - log_constant)) * (size - n_prior))
@@ -118,6 +127,19 @@ def found_at(
     there = old.z[moments.systematic_resample(of_old, size - n_prior - n_here, rng)]
     moved = moves.move(np.vstack([here, there]), log_q, prior.log_density_working, settings.chain_length, rng)
     return _with_prior(moved, n_prior, surrogate, 1.0, log_constant, prior, rng), moved
+
+
+def _part_around(
+    start: Array, log_q: Callable[[Array], Array], prior: Prior, steps: int, rng: np.random.Generator
+) -> tuple[Array, importance.StudentMixture]:
+    """Where chains from a point get to, by rounds whose proposals follow the last one's spread, and their density."""
+    z, volume = start + _POINT * rng.standard_normal((_CHAINS, len(start))), -np.inf
+    for _ in range(_SPREADS):
+        z = moves.move(z, log_q, prior.log_density_working, steps, rng).z
+        before, volume = volume, float(np.linalg.slogdet(np.atleast_2d(np.cov(z.T)))[1])
+        if volume < before + _SPREAD:
+            break
+    return z, importance.fit_student_mixture(z, rng)
 
 
 def _with_prior(

@@ -140,7 +140,8 @@ def without_penalties(runs: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
     a number; runs with outputs are learned by those.
     """
     runs = tuple(runs)
-    found = Counter(e.log_likelihood for e in runs if not e.status.is_failure and e.outputs is None)
+    told = {(e.log_likelihood, e.theta.tobytes()) for e in runs if not e.status.is_failure and e.outputs is None}
+    found = Counter(value for value, _ in told)  # of different points
     penalties = {value for value, times in found.items() if times > 1 and value < max(found) - _HOPELESS}
     return tuple(_impossible(e) if e.status is Status.OK and e.log_likelihood in penalties else e for e in runs)
 

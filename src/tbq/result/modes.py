@@ -29,6 +29,7 @@ LogDensity = Callable[[Array], Array]  # of θ, at rows of working coordinates
 
 _DEPTH = 2.0  # nats by which the density between two modes falls below the lower maximum
 _LEAST_MASS = 0.01  # of a mode: less is counted to its nearest neighbour
+_BEYOND = 1e9  # standard deviations from all draws: where a stored run lies that the prior could not have made
 _MOST_DRAWS = 1500  # that climb; the others follow the nearest of them
 _NEIGHBOURS = 12
 _MOST_PEAKS = 16  # of the graph, the largest, that are climbed from
@@ -72,7 +73,8 @@ def find(result: Result) -> tuple[Mode, ...]:
     runs = [e for e in result.evaluations if e.status is Status.OK]
     simulated = result.prior.simulated  # runs have no noise parameters: the nearest draw lends them its own
     theta, d = np.array([e.theta for e in runs]).reshape(-1, simulated.dim), simulated.dim
-    of_run = labels[cKDTree(z[chosen, :d] / unit[:d]).query(simulated.to_working(theta) / unit[:d])[1]]
+    at = np.nan_to_num(simulated.to_working(theta) / unit[:d], nan=_BEYOND, posinf=_BEYOND, neginf=-_BEYOND)
+    of_run = labels[cKDTree(z[chosen, :d] / unit[:d]).query(at)[1]]
     modes = []
     for own in np.unique(labels):
         mine = [e for e, other in zip(runs, of_run, strict=True) if other == own]

@@ -25,7 +25,7 @@ from tbq.surrogate.feasibility import Bounded, Region
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.noisy_outputs import NoisyOutputs
 from tbq.surrogate.outputs import Component, Outputs
-from tbq.surrogate.protocol import Surrogate
+from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 from tbq.surrogate.warp import Frame, Warp
 
 _MOST_ELEMENTS = 2**28  # of the matrices that all processes of a file need, 2 GiB: sixteen of four thousand points
@@ -100,6 +100,7 @@ def _describe_log_normal(s: LogNormal) -> Description:
         "deflation": s.deflation,
         "frame": None if s.frame is None else asdict(s.frame),
         "ceiling": s.ceiling,
+        "clip": s.clip,
         "noise": s.noise,
         "level": s.level,
     }
@@ -109,12 +110,12 @@ def _log_normal(d: Description, context: Context) -> LogNormal:
     warp = None if d["warp"] is None else _warp(d["warp"], context.prior.dim)
     deflation = _factor({"deflation": 1.0, **d}, "deflation")  # which early files do not have, nor what follows
     frame = None if d.get("frame") is None else _frame(d["frame"], context.prior.dim)
-    ceiling = real({"ceiling": np.inf, **d}, "ceiling")
+    ceiling, clip = real({"ceiling": np.inf, **d}, "ceiling"), _factor({"clip": SPREAD_CLIP, **d}, "clip")
     noise, level = (real({name: 0.0, **d}, name) for name in ("noise", "level"))
     if not 0.0 <= level <= noise < _HUGE:
         raise DamagedError("a surrogate has noise that no run has")
     factors = (real(d, "cap"), _factor(d, "inflation"))
-    return LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, noise, level)
+    return LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, clip, noise, level)
 
 
 def _warp(d: Description, dim: int) -> Warp:

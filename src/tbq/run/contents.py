@@ -102,7 +102,9 @@ def check_contents(contents: Contents) -> None:
     if any(theta.shape != (len(names),) for theta in points):
         raise ValueError("points of another length")
     outages = [r for r in contents.records if r["kind"] == "outage"]
-    if not all(isinstance(r["message"], str) and float(r["time"] + (r["wait"] or 0.0)) > 0.0 for r in outages):
+    waits = [0.0 if r["wait"] is None else r["wait"] for r in outages]
+    times = (float(r["time"] + wait) for r, wait in zip(outages, waits, strict=True))
+    if not all(isinstance(r["message"], str) for r in outages) or not all(time > 0.0 for time in times):
         raise ValueError("outages without a message or a time")
     waypoints.last(contents.records, ())
     begins = [r for r in contents.records if r["kind"] == "begin"]
