@@ -479,3 +479,10 @@ def test_the_summary_fits_eighty_columns():
     assert "\n  iteration 1;" in summary
     assert "\nIts directory is kept: /w/run-0001\n" in summary
     assert "Give more runs" in summary
+
+
+def test_a_tail_that_carries_next_to_nothing_is_none():
+    heavy = stats.genpareto(0.9).rvs(10_000, random_state=0)
+    assert moments.tail_index(heavy) > 0.7
+    assert moments.tail_index(1.0 + 1e-4 * heavy) == 0.0
+    assert moments.tail_index(1.0 + heavy) > 0.7

@@ -16,6 +16,7 @@ from tbq.surrogate.protocol import P, Surrogate
 
 _LARGEST_LOG_RATIO = 600.0  # exp of it is finite; a surrogate with such a spread has not converged anyway
 _FEWEST_TAIL = 5  # weights from which a tail can be told
+_LEAST_TAIL = 0.01  # of the sum that their excess over the others must be: less cannot rule it, whatever its shape
 _PLACEMENT_CAP = 2.0  # nodes are placed for the variance too, but not beyond this many nats of spread
 
 
@@ -118,13 +119,14 @@ def systematic_resample(weights: Array, n: int, rng: np.random.Generator) -> Int
 def tail_index(weights: Array) -> float:
     """k̂ of a generalised Pareto distribution fitted to the largest weights (Zhang and Stephens 2009, as in PSIS).
 
-    Below 0.5 their variance is finite; above 0.7 the sum they make is not to be believed. Equal weights have no tail.
+    Below 0.5 their variance is finite; above 0.7 the sum they make is not to be believed. Nearly equal weights have no
+    tail.
     """
     ordered = np.sort(weights)
     n = int(min(0.2 * len(ordered), 3.0 * np.sqrt(len(ordered))))
     tail = ordered[-n:] - ordered[-n - 1] if n else ordered
     tail = tail[tail > 1e-12 * ordered[-1]]
-    if len(tail) < _FEWEST_TAIL:
+    if len(tail) < _FEWEST_TAIL or tail.sum() < _LEAST_TAIL * ordered.sum():
         return 0.0
     m = 30 + int(np.sqrt(len(tail)))
     quarter = tail[int(len(tail) / 4 + 0.5) - 1]
