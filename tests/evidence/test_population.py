@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 import tbq
-from tbq.evidence.population import Population, found_at
+from tbq.evidence.population import Population, found_at, recounted
 from tbq.problem.settings import resolve
 
 
@@ -79,3 +79,22 @@ def test_a_few_members_in_the_part_are_not_counted_twice(dim, width):
             brought_back += 1
             assert found[0].log_constant == pytest.approx(exact, abs=0.12)
     assert brought_back > 0
+
+
+def test_evidence_that_was_miscounted_on_the_way_is_counted_anew():
+    surrogate, prior, rng = Peaks(12.0), tbq.Prior({"a": stats.norm(), "b": stats.norm()}), np.random.default_rng(0)
+    of_plateau, of_peak = surrogate.evidences
+    exact = np.logaddexp(of_plateau, of_peak)
+    in_peak = rng.random(1024) < np.exp(of_peak - exact)
+    z = np.where(
+        in_peak[:, None],
+        surrogate.centre + surrogate.width * rng.standard_normal((1024, 2)),
+        np.sqrt(0.5) * rng.standard_normal((1024, 2)),
+    )
+    log_q = surrogate.log_mean(z, 1.0)
+    common = (surrogate, prior, resolve(2, population=1024), rng)
+    right = Population(z, log_q - exact, 1.0, 0.0, surrogate, exact)
+    assert recounted(right, *common) is None
+    wrong = Population(z, log_q - (exact - 10.0), 1.0, 0.0, surrogate, exact - 10.0)
+    population, _ = recounted(wrong, *common)
+    assert population.log_constant == pytest.approx(exact, abs=0.05)

@@ -17,7 +17,7 @@ from tbq.engine.ascent import surprised
 from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure, stage_record
 from tbq.engine.state import State
 from tbq.evidence import tempering
-from tbq.evidence.population import Population, found_at
+from tbq.evidence.population import Population, found_at, recounted
 from tbq.problem.evaluation import Status
 from tbq.problem.settings import Settings
 from tbq.surrogate.protocol import Surrogate
@@ -97,21 +97,22 @@ def _to_the_top(state: State, surrogate: Surrogate[Any], points: Any = None) -> 
 def _with_best_run(state: State, surrogate: Surrogate[Any]) -> State:
     """The last population, with the part around the best run where no member is nearly as probable as that.
 
-    Tempering loses a narrow peak on a broad plateau: at every γ < 1 nearly all of the mass is the plateau's.
+    Tempering loses a narrow peak on a broad plateau: at every γ < 1 nearly all of the mass is the plateau's. Where
+    members have leapt to it, its evidence is counted anew.
     """
 
     def log_posterior(z: Array) -> Array:
         return surrogate.log_mean(surrogate.at(z), 1.0) + state.prior.log_density_working(z)
 
+    if not at_top(state):
+        return state
     good = np.array([e.theta for e in state.evaluations if e.status is Status.OK])
     runs, population = state.prior.simulated.to_working(good), state.population
     values = log_posterior(runs)
-    best = int(np.argmax(values))
-    typical = _LOST * state.prior.dim  # that a mode may exceed the best of many draws by
-    if not at_top(state) or values[best] <= np.max(log_posterior(population.z)) + typical:
-        return state
+    best, common = int(np.argmax(values)), (population, surrogate, state.prior, state.settings)
     rng = stream(state.seed, "best run", 1000 * len(state.evaluations) + len(state.past))
-    found = found_at(runs[best], population, surrogate, state.prior, state.settings, rng)
+    lost = values[best] > np.max(log_posterior(population.z)) + _LOST * state.prior.dim  # for a mode exceeds its draws
+    found = found_at(runs[best], *common, rng) if lost else recounted(*common, rng)
     if found is None:
         return state
     population, moved = found

@@ -23,6 +23,7 @@ _EDGE = 0.002  # fraction of them that lies beyond the edge of the part
 _APART = 0.01  # most of the other members that may lie within it
 _FEWEST = 20.0  # effective draws without which the part's evidence is not known
 _MATTERS = 0.02  # nats of log Z: a part with less than that is left out
+_MISCOUNTED = 0.2  # nats by which a population's evidence may be below what a mixture fitted to it finds
 _NOTHING = 1e300
 
 
@@ -126,6 +127,36 @@ def found_at(
     here = drawn[moments.systematic_resample(weights, n_here, rng)]
     there = old.z[moments.systematic_resample(of_old, size - n_prior - n_here, rng)]
     moved = moves.move(np.vstack([here, there]), log_q, prior.log_density_working, settings.chain_length, rng)
+    return _with_prior(moved, n_prior, surrogate, 1.0, log_constant, prior, rng), moved
+
+
+def recounted(
+    old: Population, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator
+) -> tuple[Population, moves.Moved] | None:
+    """The posterior with the evidence that a mixture fitted to its members finds; None where it finds no more.
+
+    Ratios of evidences are poor where members leapt from a plateau to a peak between two stages.
+    """
+
+    def log_q(z: Array) -> Array:
+        return surrogate.log_mean(surrogate.at(z), 1.0)
+
+    size = settings.population
+    known, weights = moments.normalise(log_q(old.z) + old.log_weights)
+    if moments.effective_sample_size(weights) < _FEWEST:
+        return None
+    members = old.z[moments.systematic_resample(weights, len(old.z), rng)]
+    mixture = importance.fit_student_mixture(members, rng)
+    drawn = mixture.sample(size, rng)
+    log_prior = prior.log_density_working(drawn)
+    drawn, log_prior = drawn[np.isfinite(log_prior)], log_prior[np.isfinite(log_prior)]
+    at_drawn = log_q(drawn)
+    log_constant, weights = moments.normalise(at_drawn + log_prior - mixture.log_density(drawn) - np.log(size))
+    if log_constant < known + _MISCOUNTED or moments.effective_sample_size(weights) < _FEWEST:
+        return None
+    n_prior = round(settings.tuning.prior_fraction * size)
+    chosen = moments.systematic_resample(weights, size - n_prior, rng)
+    moved = moves.move(drawn[chosen], log_q, prior.log_density_working, settings.chain_length, rng, at_drawn[chosen])
     return _with_prior(moved, n_prior, surrogate, 1.0, log_constant, prior, rng), moved
 
 
