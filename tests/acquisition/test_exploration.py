@@ -16,10 +16,11 @@ BOX = tbq.Prior({name: stats.uniform(-1, 2) for name in "abc"})
 def test_the_plane_is_explored_all_over_and_space_also_past_the_population(monkeypatch):
     settings, rng = resolve(3), np.random.default_rng(0)
     population = SimpleNamespace(z=BOX.to_working(BOX.sample(2000, rng)))
-    monkeypatch.setattr(exploration, "_flat", lambda z, *rest: z)
+    gamma = 0.3
+    monkeypatch.setattr(exploration, "_flat", lambda z, *rest: SimpleNamespace(z=z, gamma=gamma))
     for turn in range(4):
         target, z = exploration.exploration(turn, population, population, None, BOX, settings, rng)
-        assert np.array_equal(z, target)
+        assert np.array_equal(z, target.z)
         if turn % 2 == 0:
             assert np.array_equal(z, population.z[:1000])
         else:
@@ -30,6 +31,10 @@ def test_the_plane_is_explored_all_over_and_space_also_past_the_population(monke
     for turn in range(4):
         _, z = exploration.exploration(turn, whole, whole, None, plane, settings, rng)
         assert np.array_equal(z, whole.z[:1000])
+    gamma = 0.001  # thousands of nats of difference: all turns go past the population
+    for turn, (prior, points) in enumerate([(BOX, population), (plane, whole), (BOX, population)]):
+        _, z = exploration.exploration(turn, points, points, None, prior, settings, rng)
+        assert not np.array_equal(z, points.z[: len(z)])
 
 
 def test_points_past_a_population_lie_in_the_prior_and_further_out():

@@ -72,6 +72,36 @@ def test_a_mode_that_all_populations_lost_is_asked_for():
     assert honest.log_evidence == pytest.approx(exact, abs=max(3 * honest.log_evidence_sd, 0.1))
 
 
+def test_while_little_is_known_runs_are_made_where_most_evidence_may_hide(state):
+    surrogate = state.learned.surrogate
+    more, where = climb.hidden(state, surrogate)
+    by_hand = []
+    for p in (*state.past, state.population):
+        points, unit = surrogate.at(p.z), p.log_weights - state.learned.log_evidence
+        extra = np.exp(unit + surrogate.log_upper(points, 1.0)) - np.exp(unit + surrogate.log_upper(points, 0.0))
+        by_hand.append((np.log1p(extra.sum()), p.z[np.argmax(extra)]))
+    most = max(by_hand, key=lambda pair: pair[0])
+    assert more == pytest.approx(most[0])
+    np.testing.assert_array_equal(where, most[1])
+    early = replace(state, settings=replace(state.settings, max_evaluations=60), stop=None, assessment=None, doubt=None)
+    number = early.settings.tuning.look_every * 20
+    lost = replace(early, elsewhere=where, next_id=number)
+    _, (proposal,) = engine.ask(lost)
+    np.testing.assert_allclose(proposal.theta, WIDE.from_working(where[None, :])[0])
+    for other in (replace(lost, next_id=number + 1), replace(lost, elsewhere=None)):
+        _, (proposal,) = engine.ask(other)
+        assert not np.allclose(proposal.theta, WIDE.from_working(where[None, :])[0])
+
+
+def test_what_may_hide_where_runs_fail_is_not_looked_for(state):
+    class Fails:
+        def log_probability(self, z):
+            return np.where(z[:, 0] > 0.0, -5.0, 0.0)
+
+    _, where = climb.hidden(replace(state, reach=Fails()), state.learned.surrogate)
+    assert where[0] <= 0.0
+
+
 def record(n, log_evidence):
     return Record(n, 1, 1.0, log_evidence, 0.1, 0.1, "", 0.1)
 

@@ -32,15 +32,15 @@ def test_a_linear_model_with_unknown_noise_is_recovered_from_runs_that_are_all_f
     surrogate, score = fitted(
         Model("se", "linear", warped=True, tilted=True, bowl=True), runs, None, search=True, cold=True
     )
-    others = [m for m in competitors("auto", 3, 40) if not m.bowl]
+    others = [m for m in competitors("auto", runs) if not m.bowl]
     assert score > max(fitted(m, runs, None, search=True, cold=True)[1] for m in others) + 30.0
     slope = surrogate.warp.bowl[:, :-1]
     valley = np.linalg.solve(slope[:, :2].T @ slope[:, :2], -slope[:, :2].T @ surrogate.warp.bowl[:, -1])
     np.testing.assert_allclose(valley, CENTER, atol=0.02)
     assert surrogate.warp.tilt[2] == pytest.approx(-30.0, rel=0.1)
     assert surrogate.description == "se, linear mean, tilted, bowl"
-    assert any(m.bowl for m in competitors("auto", 3, 40))
-    assert not any(m.bowl for m in competitors("auto", 3, 25))  # too few runs for so many numbers
+    assert any(m.bowl for m in competitors("auto", runs))
+    assert not any(m.bowl for m in competitors("auto", data(25)))  # too few runs for so many numbers
 
 
 @pytest.mark.parametrize("framed", [False, True])

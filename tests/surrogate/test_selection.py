@@ -23,6 +23,10 @@ def points(n, d, seed=0):
     return np.random.default_rng(seed).uniform(-1.5, 1.5, (n, d))
 
 
+def some_runs(n, d):
+    return Data(points(n, d), np.zeros(n), np.full(n, 1e-6), 1.0, None, Tuning())
+
+
 def test_a_gaussian_log_likelihood_gets_a_quadratic_mean():
     x = points(25, 2)
     surrogate, memory = fit(x, -3.0 * x[:, 0] ** 2 + x[:, 0] * x[:, 1] - 2.0 * x[:, 1] ** 2)
@@ -48,12 +52,12 @@ def test_sums_of_plane_functions_get_the_additive_kernel():
     surrogate, memory = fit(x, 5.0 * y)
     assert memory.model.kernel == "additive"
     assert surrogate.gp.kernel.name == "additive"
-    assert all(m.kernel != "additive" for m in competitors("auto", 2, 99))
+    assert all(m.kernel != "additive" for m in competitors("auto", some_runs(99, 2)))
 
 
 def test_a_tilt_is_not_fitted_to_a_few_runs():
-    assert not any(m.tilted for m in competitors("auto", 2, 8))
-    assert any(m.tilted for m in competitors("auto", 2, 9))
+    assert not any(m.tilted for m in competitors("auto", some_runs(8, 2)))
+    assert any(m.tilted for m in competitors("auto", some_runs(9, 2)))
 
 
 @pytest.mark.parametrize("choice", ["se", "matern52", "additive"])
@@ -117,7 +121,7 @@ def test_noise_that_is_known_is_not_learned():
     assert not memory.model.noisy
     assert surrogate.level == 0.0
     assert surrogate.noise == pytest.approx(0.25, rel=1e-3)
-    assert not any(m.tilted for m in competitors("auto", 2, 40, 0.25))
+    assert not any(m.tilted for m in competitors("auto", noisy_data(0.5, 40, known=0.5)))
 
 
 @pytest.mark.parametrize("warped", [False, True])

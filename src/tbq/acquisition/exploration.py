@@ -34,14 +34,25 @@ def exploration(
     """A flat target where the stages do not look, and the points to choose from.
 
     In the plane that is the whole prior. With more parameters a prior is too large for that alone: every second turn
-    the points lie past the current population.
+    the points lie past the current population. Where log-likelihoods differ by hundreds of nats, a target that is flat
+    over the prior knows no difference between those that matter: then all turns go there.
     """
-    past = prior.dim > 2 and turn % 2 == 1
-    z = beyond(current.z, settings.tuning, prior, rng) if past else whole.z[: settings.tuning.candidates]
+    if prior.dim <= 2 or turn % 2 == 0:
+        z = whole.z[: settings.tuning.candidates]
+        target = _flat(z, surrogate, prior, settings, rng)
+        if target.gamma > settings.tuning.explore_gamma:
+            return target, z
+    z = beyond(current.z, settings.tuning, prior, rng)
     return _flat(z, surrogate, prior, settings, rng), z
 
 
-def _flat(z: Array, surrogate: Surrogate[Any], prior: Prior, settings: Settings, rng: np.random.Generator) -> Target:
+def _flat(
+    z: Array,
+    surrogate: Surrogate[Any],
+    prior: Prior,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> Target:
     """The evidence over these points, tempered until no few of them carry it."""
     points = surrogate.at(z)
 

@@ -47,17 +47,25 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     state = replace(_retreat(state, surrogate), settings=_hasty(settings))
     before = state.satisfied
     state = replace(_to_the_top(state, surrogate), settings=settings)
-    satisfied = before + 1 if state.satisfied and at_top(state) else 0
-    doubts = 0 if eventful or not satisfied else state.doubts
+    satisfied = before + 1 if at_top(state) and (state.satisfied or _nearly(state)) else 0
+    doubts = 0 if eventful else state.doubts
     last = state.history[-1]
-    last = replace(last, error=float(np.hypot(last.error, hidden(state, surrogate))))
-    state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, history=(*history, last))
+    more, where = hidden(state, surrogate)
+    elsewhere = where if last.cov > settings.tuning.lost and more > np.sqrt(np.log1p(last.cov**2)) else None
+    history = (*history, replace(last, error=float(np.hypot(last.error, more))))
+    state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, elsewhere=elsewhere, history=history)
     if state.ascent is None and satisfied < state.settings.tuning.in_a_row:
         return state
     state = surprised(state, surrogate)
     if state.doubt is not None:
         return replace(state, satisfied=min(satisfied, settings.tuning.in_a_row - 1))
     return _verify(state, surrogate) if satisfied >= state.settings.tuning.in_a_row else state
+
+
+def _nearly(state: State) -> bool:
+    """Whether the error is small enough to go on with doubts; runs far from the posterior hardly make it smaller."""
+    tuning, cov = state.settings.tuning, state.history[-1].cov
+    return state.doubts > 0 and cov <= tuning.doubting_factor * state.settings.tolerance[1]
 
 
 def _climb_by_tolerance(state: State, surrogate: Surrogate[Any]) -> State:
@@ -179,13 +187,15 @@ def _doubted(state: State, where: Array) -> State:
 
 
 def _doubt_was_right(state: State) -> bool:
-    """Whether the run that was made in doubt found more than a standard deviation more than expected."""
+    """Whether the run that was made in doubt found what matters, more than a standard deviation more than expected."""
     if state.doubt is None or state.learned is None:
         return False
     mean, variance = state.learned.surrogate.log_likelihood(state.learned.surrogate.at(state.doubt[None, :]))
     theta = state.prior.from_working(state.doubt[None, :])[0]
-    found = [e.log_likelihood for e in state.evaluations if np.array_equal(e.theta, theta) and e.status is Status.OK]
-    return bool(found) and found[-1] > float(mean[0] + np.hypot(np.sqrt(variance[0]), state.noise))
+    good = [e for e in state.evaluations if e.status is Status.OK]
+    found = [e.log_likelihood for e in good if np.array_equal(e.theta, theta)]
+    matters = max(e.log_likelihood for e in good) - state.settings.tuning.guard_depth
+    return bool(found) and found[-1] > max(float(mean[0] + np.hypot(np.sqrt(variance[0]), state.noise)), matters)
 
 
 def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:
@@ -195,13 +205,7 @@ def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:
     standard deviations higher than expected: what remains small then is small. A mode that all populations lost stands
     out by many orders of magnitude.
     """
-    found: list[tuple[float, Array]] = []
-    for population in (*state.past, state.population):
-        expected, high = _believed(state, surrogate, population, _DEVIATIONS)
-        more = np.exp(high) - np.exp(expected)
-        more[(high - expected < _KNOWN) | fails(state, population.z)] = 0.0
-        found.append((float(more.sum()), population.z[int(np.argmax(more))]))
-    return max(found, key=lambda pair: pair[0])
+    return _more(state, surrogate, _DEVIATIONS, _KNOWN)
 
 
 def fails(state: State, z: Array) -> BoolArray:
@@ -211,11 +215,27 @@ def fails(state: State, z: Array) -> BoolArray:
     return np.asarray(state.reach.log_probability(z[:, : state.prior.simulated.dim]) < np.log(0.5))
 
 
-def hidden(state: State, surrogate: Surrogate[Any]) -> float:
-    """By how many nats the evidence is higher if the likelihood is a standard deviation higher than expected."""
-    chain = (*state.past, state.population)
-    sums = [[float(np.exp(v).sum()) for v in _believed(state, surrogate, p, 1.0)] for p in chain]
-    return max(float(np.log1p(high - expected)) for expected, high in sums)
+def hidden(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:
+    """By how many nats the evidence is higher if the likelihood is a standard deviation higher than expected.
+
+    And the point that has most of it.
+    """
+    share, where = _more(state, surrogate, 1.0, 0.0)
+    return float(np.log1p(share)), where
+
+
+def _more(state: State, surrogate: Surrogate[Any], deviations: float, known: float) -> tuple[float, Array]:
+    """How much more evidence, relative to what is known, the population with most of it has, and its largest point.
+
+    The likelihood is so many deviations higher than expected, but where that is less than ``known`` nats.
+    """
+    found: list[tuple[float, Array]] = []
+    for population in (*state.past, state.population):
+        expected, high = _believed(state, surrogate, population, deviations)
+        more = np.exp(high) - np.exp(expected)
+        more[(high - expected < known) | fails(state, population.z)] = 0.0
+        found.append((float(more.sum()), population.z[int(np.argmax(more))]))
+    return max(found, key=lambda pair: pair[0])
 
 
 def _believed(

@@ -50,7 +50,11 @@ def _design_points(state: State, n: int) -> list[Proposal]:
     round_, position = divmod(state.asked, size)
     n = min(n, size - position)
     prior = state.prior.simulated
-    theta = prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
+    design = prior.sample(size, stream(state.seed, "design", round_), "lhs")
+    middle = prior.from_uniform(np.full((1, prior.dim), 0.5))
+    if round_ == 0 and state.settings.surrogate == "log_likelihood" and prior.contains(middle)[0]:
+        design[0] = middle[0]  # who gives a wide prior often expects something in the middle of it
+    theta = design[position : position + n]
     if regions := state.regions:
         theta = exploration.promising(prior, regions, n, stream(state.seed, "few", state.next_id))
     return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
@@ -69,6 +73,11 @@ def _is_out(state: State, z: Array) -> bool:
     return any(np.array_equal(p.theta, theta) for p in state.out)
 
 
+def _looks_elsewhere(state: State, where: Array) -> bool:
+    """Whether the next run goes where most evidence may hide."""
+    return state.next_id % state.settings.tuning.look_every == 0 and not _is_out(state, where)
+
+
 def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     """Points chosen one by one, each as if those before it and those still out had returned their predicted means."""
     prior, settings = state.prior.simulated, state.settings
@@ -85,10 +94,13 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         elif state.assessment is not None and i == 0 and not _is_out(state, state.assessment.suspect):
             aim, candidates = exploration.unsettled(state.assessment, settings.tuning)  # satisfied, but not all is well
             climb = climb and len(candidates) > 1  # the very point where another surrogate differs
+        elif i == 0 and state.elsewhere is not None and _looks_elsewhere(state, state.elsewhere):
+            candidates, climb = state.elsewhere[None, :], False
         elif settings.tuning.explore_every and number % settings.tuning.explore_every == 0:
             turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
-            aim, candidates = exploration.exploration(turn, *populations, target.surrogate, state.prior, settings, rng)
+            surrogate = target.surrogate.unguarded  # what it is kept from believing is tested here
+            aim, candidates = exploration.exploration(turn, *populations, surrogate, state.prior, settings, rng)
         elif i == 0 and _is_lost(state, learned):
             found = exploration.most_probable(target.surrogate, state.population.z[:, : prior.dim], known, prior)
             candidates, climb = found, False

@@ -68,7 +68,8 @@ def still_moving(
     """
     count = len(evaluations)
     since = _SETTLED * count
-    moved = max((abs(r.log_evidence - log_evidence) for r in history if r.n_evaluations >= since), default=0.0)
+    lately = [r for r in history if r.n_evaluations >= since and (r.gamma == 1.0 or r.n_evaluations < count)]
+    moved = max((abs(r.log_evidence - log_evidence) for r in lately), default=0.0)  # not on the way of this climb
     values = [e.log_likelihood if e.status is Status.OK else -np.inf for e in evaluations]
     before = max(values[: int(since)], default=-np.inf)
     gain = max(values, default=-np.inf) - before if np.isfinite(before) else 0.0

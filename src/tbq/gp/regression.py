@@ -114,6 +114,17 @@ class GP:
         variance = self.kernel.diagonal(self.parameters, x) - _squares(v) + _squares(u)
         return Projection(x, mean, np.maximum(variance, 0.0), v, u)
 
+    def mean(self, x: Array) -> Array:
+        """The mean alone at ``x``, without a solve for each point; shape (n,)."""
+        f = self.factors
+        value = self.offset + basis_functions(self.basis, x) @ f.beta
+        return value + self.kernel.matrix(self.parameters, x, self.x) @ self.pull
+
+    @cached_property
+    def pull(self) -> Array:
+        """(K + noise)⁻¹(y − Hβ): by how much each point pulls the mean; (n,)."""
+        return solve(self.factors.chol, self.factors.residual, transposed=True)
+
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance of the process (without noise) at ``x``."""
         points = self.project(x)

@@ -42,7 +42,8 @@ class Tuning:
         3.0  # of a population's weights at its own γ: above, the surrogate would not have moved it there
     )
     overlooked: float = 0.2  # share of the evidence that may hide, two standard deviations above what is believed
-    most_doubts: int = 18  # runs in a row where more may hide that found nothing: the next does by one chance in twenty
+    doubting_factor: float = 2.0  # of ε, up to which such runs go on: they hardly make the error smaller
+    most_doubts: int = 9  # runs in a row where more may hide that found nothing: the next does by one chance in ten
     surprise_sd: float = 4.0  # standard deviations above what other runs let expect from which on a run is climbed from
     surprise: float = 3.0  # nats that it must be above that, too
     surprise_depth: float = 50.0  # nats below the best run, beyond which nothing surprises
@@ -52,7 +53,9 @@ class Tuning:
 
     # --- exploration (ablation) ---
     explore_every: int = 5  # one chosen point in so many explores where the stages do not look; 0 for none
+    look_every: int = 3  # one chosen point in so many is where most evidence may hide, until its order is known (real)
     explore_cov: float = 1.5  # coefficient of variation of the weights of an exploring target: how flat it is
+    explore_gamma: float = 0.01  # tempering below which a target that is flat over the prior is too flat (real)
     explore_reach: float = 1.5  # distances between two members of a population that a point may lie beyond one of them
 
     # --- search ---
@@ -65,7 +68,8 @@ class Tuning:
     ceiling: bool = (
         True  # expect no run far above the best one, and no spread that nobody will see; False is the paper's
     )
-    far_clip: float = 2.0  # nats (1 sd) that a run may move log L by while the best runs are far apart; else 4 (real)
+    far_clip: float = 2.0  # nats (1 sd) that a run may move log L by where the posterior is far; else 4 (real)
+    far_depth: float = 300.0  # nats that half of the initial design lies below the best run where it is far (real)
     beyond_border: float = 3.0  # nats above the best run that a likelihood may have where a run found none (real)
     mean_cap: float = 1.0  # nats: largest γσ in E[L^γ] = exp(γμ + ½ min(γσ, cap)²); 0 is biased, infinity explodes
     adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
@@ -77,6 +81,7 @@ class Tuning:
     inflation_clip: float = 25.0  # squared z-score at which one prediction is clipped
     inflation_depth: float = 10.0  # nats of log L^γ below the best run within which a prediction counts
     inflation_floor: float = 0.02  # nats added to the standard deviation of a prediction: nobody is blamed for less
+    guard_depth: float = 10.0  # nats below the best run: where log-depths let expect less, no model is asked (real)
     noise_sd: float = 1e-3  # what the process may miss a value by: nats, or standard deviations of an output's noise
 
     # --- which model of the log-likelihood ---

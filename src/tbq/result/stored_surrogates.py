@@ -22,6 +22,7 @@ from tbq.problem.marginal import Rule
 from tbq.problem.prior import Prior
 from tbq.result.archive import DamagedError, Description, array, real
 from tbq.surrogate.feasibility import Bounded, Region
+from tbq.surrogate.guard import Guard
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.noisy_outputs import NoisyOutputs
 from tbq.surrogate.outputs import Component, Outputs
@@ -103,7 +104,12 @@ def _describe_log_normal(s: LogNormal) -> Description:
         "clip": s.clip,
         "noise": s.noise,
         "level": s.level,
+        "guard": None if s.guard is None else _describe_guard(s.guard),
     }
+
+
+def _describe_guard(guard: Guard) -> Description:
+    return {"gp": _describe_gp(guard.gp), "warp": asdict(guard.warp), "floor": guard.floor, "margin": guard.margin}
 
 
 def _log_normal(d: Description, context: Context) -> LogNormal:
@@ -115,7 +121,15 @@ def _log_normal(d: Description, context: Context) -> LogNormal:
     if not 0.0 <= level <= noise < _HUGE:
         raise DamagedError("a surrogate has noise that no run has")
     factors = (real(d, "cap"), _factor(d, "inflation"))
-    return LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, clip, noise, level)
+    guard = None if d.get("guard") is None else _guard(d["guard"], context)
+    return LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, clip, noise, level, guard)
+
+
+def _guard(d: Description, context: Context) -> Guard:
+    margin = real(d, "margin")
+    if margin < 0.0:
+        raise DamagedError("a surrogate has log-depths with a negative margin")
+    return Guard(_gp(d["gp"], context), _warp(d["warp"], context.prior.dim), real(d, "floor"), margin)
 
 
 def _warp(d: Description, dim: int) -> Warp:

@@ -38,8 +38,10 @@ def number_of_numbers(warp: Warp) -> int:
     return (d + 1 if d else 0) + (d * (d + 3) // 2 if warp.bowl is not None else 0)
 
 
-def around(data: Data, warp: Warp) -> Warp:
+def around(data: Data, warp: Warp, cold: bool = True) -> Warp:
     """The warp with the bowl that fits the runs best: by least squares, then with a tilt and a depth that suit it.
+
+    A search that is not ``cold`` begins at the bowl that the warp has, if it has one, and nowhere else.
 
     A tilt that is not known yet may change the depth of a run by as much as the best runs are deep: so little do
     shallow runs count at first.
@@ -59,9 +61,9 @@ def around(data: Data, warp: Warp) -> Warp:
         of_bowl = np.hstack([u[:, i] * space.x[:, j], u]) * (-2.0 / s)[:, None]
         return np.vstack([rest(of_bowl), _RIDGE * np.eye(len(numbers))])
 
-    starts = [scale * as_the_population for scale in _SIZES]
-    if warp.bowl is not None:
-        starts.append(space.numbers(warp)[space.dim + 1 :])
+    starts = [] if warp.bowl is None else [space.numbers(warp)[space.dim + 1 :]]
+    if cold or not starts:
+        starts += [scale * as_the_population for scale in _SIZES]
     most, cost = _ROUNDS["squares"], _independent(data.z)
     found = []
     for start in starts:

@@ -12,6 +12,7 @@ from tbq.problem.tuning import Tuning
 from tbq.surrogate.warp import Frame
 
 _SHARP = 0.1  # tempering below which a nat of noise does not matter
+_FARTHEST = 7.0  # logarithm of a relative depth from which on it is compressed once more: likelihoods explode there
 _UNSKEWED = 40.0  # standard deviations of noise: a log-depth's mean is then off by a fortieth of one
 
 
@@ -41,6 +42,17 @@ class Data:
     def scale(self) -> float:
         """Nats in which depths are seen, and by which no run is expected to exceed the best one."""
         return max(self.tuning.warp_depth, float(np.median(self.best_depths)))
+
+    @cached_property
+    def raised(self) -> Array:
+        """Log-likelihoods, of which those thousands of times deeper than the best runs are raised; (n,).
+
+        A depth of 10^20 nats, where an exponential explodes, must not rule over how smooth log-depths are said to be.
+        """
+        best = np.max(self.y)
+        log_depth = np.log1p((best - self.y) / self.scale)
+        beyond = np.maximum(log_depth - _FARTHEST, 0.0)
+        return np.where(beyond > 0.0, best - self.scale * np.expm1(_FARTHEST + np.log1p(beyond)), self.y)
 
     @property
     def expected_noise(self) -> float:

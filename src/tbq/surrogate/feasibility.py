@@ -135,6 +135,11 @@ class Bounded:
         """Mean and variance of log L where L is not zero."""
         return self.inner.left_out(z)
 
+    @property
+    def unguarded(self) -> Bounded:
+        """Without the guard of what it is made of."""
+        return Bounded(self.inner.unguarded, self.region)
+
     def log_upper(self, points: Points, deviations: float) -> Array:
         """Zero likelihood where that is likelier than not."""
         return np.where(points.side.t > 0.0, self.inner.log_upper(points.inner, deviations), -_NOTHING)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tbq.common.types import Array, IntArray
+from tbq.common.types import Array, BoolArray, IntArray
 from tbq.gp.fitting import hyperparameter_draws
 from tbq.gp.regression import GP, NUGGET, Projection
+from tbq.surrogate.guard import Guard
 from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
 from tbq.surrogate.warp import Frame, Warp
 
@@ -30,15 +31,20 @@ _NEGLIGIBLE = 1e-10  # fraction of a sum that its further terms may have
 class Points:
     """Mean and variance of the log-likelihood at points, linearised where the process is of a warped one."""
 
+    z: Array  # (n, d)
     latent: Projection
     mean: Array  # (n,)
     variance: Array  # (n,)
-    slope: Array  # (n,): dg/dh of the warp there
+    slope: Array  # (n,): dg/dh of the warp there; 0 where a guard knows better
+    deep: BoolArray | None = None  # (n,): where a guard expects a deep value
 
     slopes: dict[float, Array] = field(default_factory=dict)  # by γ: what was computed of them, kept for the next call
 
     def take(self, index: IntArray) -> Points:
-        return Points(self.latent.take(index), self.mean[index], self.variance[index], self.slope[index])
+        deep = None if self.deep is None else self.deep[index]
+        return Points(
+            self.z[index], self.latent.take(index), self.mean[index], self.variance[index], self.slope[index], deep
+        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class LogNormal:
     clip: float = SPREAD_CLIP  # nats (1 sd) that anything is believed to move the log-likelihood by
     noise: float = 0.0  # squared nats that a further run's log-likelihood varies by
     level: float = 0.0  # of that, what was learned rather than given
+    guard: Guard | None = None  # believed where it expects a deep value
 
     def __repr__(self) -> str:
         return f"<LogNormal: {self.description}>"
@@ -74,13 +81,23 @@ class LogNormal:
         how += ", rotated" if self.frame else ""
         return f"{self.gp.kernel.name}, {self.gp.basis} mean{how}"
 
+    @property
+    def unguarded(self) -> LogNormal:
+        """What the process alone believes."""
+        return replace(self, guard=None)
+
     def _framed(self, z: Array) -> Array:
         return z if self.frame is None else self.frame(z)
 
     def at(self, z: Array) -> Points:
         latent = self.gp.project(self._framed(z))
         mean, slope = self._unwarped(latent.mean, z)
-        return Points(latent, np.minimum(mean, self.ceiling), slope**2 * latent.variance, slope)
+        mean = np.minimum(mean, self.ceiling)
+        if self.guard is None:
+            return Points(z, latent, mean, slope**2 * latent.variance, slope)
+        expected, deep = self.guard.expected(z)
+        mean, slope = np.where(deep, np.minimum(expected, mean), mean), np.where(deep, 0.0, slope)
+        return Points(z, latent, mean, slope**2 * latent.variance, slope, deep)
 
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
         rows = rows_at(self.gp.x, self._framed(z))
@@ -117,11 +134,17 @@ class LogNormal:
         return points.mean, points.variance
 
     def log_upper(self, points: Points, deviations: float) -> Array:
-        """log L some inflated standard deviations above what is expected, shape (n,)."""
+        """log L some inflated standard deviations above what is expected, shape (n,); no more than a guard allows."""
+        sd = deviations * self.inflation * np.sqrt(points.latent.variance)
         if self.warp is None:
-            return points.mean + deviations * self.inflation * np.sqrt(points.variance)
-        rise = -np.expm1(-deviations * self.inflation * np.sqrt(points.latent.variance) / self.warp.depth)
-        return points.mean + self.warp.depth * points.slope * rise
+            upper = np.minimum(points.latent.mean, self.ceiling) + sd
+        else:
+            mean, slope = self._unwarped(points.latent.mean, points.z)
+            upper = np.minimum(mean, self.ceiling) - self.warp.depth * slope * np.expm1(-sd / self.warp.depth)
+        if self.guard is None:
+            return upper
+        of_depths = self.guard.log_upper(points.z, deviations * self.inflation)
+        return np.minimum(upper, np.maximum(of_depths, points.mean))
 
     def log_mean(self, points: Points, gamma: float) -> Array:
         if self.warp is None:
@@ -172,7 +195,7 @@ class LogNormal:
     def _new_noise(self, slope: Array) -> Array:
         """Of the process's values, where dg/dh is ``slope``; (n,)."""
         if self.noise:
-            return self.noise / slope**2
+            return self.noise / np.maximum(slope, 1e-9) ** 2
         return np.full(len(slope), np.min(self.gp.noise))
 
     def _shift(self, new: Points, nodes: Points, gamma: float) -> Array:

@@ -55,12 +55,13 @@ class Values(NamedTuple):
     each: Array  # (n,): what a squared nat of noise in a log-likelihood adds to its noise
 
 
-def competitors(choice: KernelChoice, dim: int, runs: int, noise: float = 0.0) -> list[Model]:
+def competitors(choice: KernelChoice, data: Data) -> list[Model]:
     """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets several models compete.
 
     A tilt is not fitted to a few runs, nor a bowl to not many more than its numbers, nor either to noisy runs, whose
-    ``noise`` lifts the top.
+    noise lifts the top.
     """
+    dim, runs = data.z.shape[1], len(data.y)
     if choice == "additive":
         return [Model("additive", "constant", shaped=True)]
     if choice != "auto":
@@ -83,7 +84,7 @@ def competitors(choice: KernelChoice, dim: int, runs: int, noise: float = 0.0) -
             Model("matern52", "constant", warped=True, rotated=True),
             Model("se", "quadratic", warped=True, rotated=True),
         ]
-    if noise:
+    if data.expected_noise:
         return models
     if dim >= 2 and runs > few(dim):
         models += [
@@ -111,7 +112,7 @@ def fitted(
     base, data = data, data if level == 0.0 else replace(data, noise=data.noise + level)
     warp = _warp(model, data, start)
     if model.bowl and search and warp is not None:
-        warp = bowl.around(data, warp)
+        warp = bowl.around(data, warp, cold)
     parameters = None if start is None else start.parameters
 
     def process(v: Values, parameters: Array | None, search: bool, cold: bool) -> gps.GP:
@@ -158,7 +159,7 @@ def _warp(model: Model, data: Data, start: Start | None) -> Warp | None:
 
 def _values(model: Model, data: Data, warp: Warp | None) -> Values:
     """Of the values, their log-depths, or themselves with noise that grows with their depth."""
-    values, noise, each = data.y, data.noise, np.ones(len(data.y))
+    values, noise, each = data.y if model.tilted else data.raised, data.noise, np.ones(len(data.y))
     if warp is not None:
         values = warp.forward(values, data.z)
         squared_slope = warp.inverse(values, data.z)[1] ** 2

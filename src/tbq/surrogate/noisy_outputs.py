@@ -92,6 +92,10 @@ class NoisyOutputs:
         forms = {" of the logarithm" if c.logarithm_of else "" for c in self.components}
         return f"{what}: {', '.join(self.batch.kernel.name + form for form in sorted(forms))}"
 
+    @property
+    def unguarded(self) -> NoisyOutputs:
+        return self
+
     def at(self, z: Array) -> Points:
         d = self.batch.x.shape[1]
         latent = self.batch.project(np.ascontiguousarray(z[:, :d]))

@@ -75,6 +75,10 @@ class Outputs:
         forms = {" of the logarithm" if c.logarithm_of else "" for c in self.components}
         return f"{what}: {', '.join(self.batch.kernel.name + form for form in sorted(forms))}"
 
+    @property
+    def unguarded(self) -> Outputs:
+        return self
+
     def at(self, z: Array) -> Points:
         latent = self.batch.project(z)
         return self._points(z, latent.mean, latent.variance, latent)

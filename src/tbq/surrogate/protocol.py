@@ -44,6 +44,10 @@ class Surrogate(Protocol[P]):
     def description(self) -> str:
         """Which model it is, in words."""
 
+    @property
+    def unguarded(self) -> Self:
+        """Without what keeps it from believing in likelihoods far from all runs."""
+
     def at(self, z: Array) -> P:
         """Prepare points, shape (n, d)."""
 

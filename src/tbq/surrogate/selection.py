@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from tbq.gp import regression as gps
 from tbq.gp.kernels import KernelChoice
 from tbq.surrogate.data import Data
+from tbq.surrogate.guard import Guard
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.models import SMOOTH, Model, Start, competitors, fitted
 from tbq.surrogate.warp import Frame
+
+_GUARDS = (Model("matern52", "constant", warped=True), Model("se", "constant", warped=True))  # of all log-depths
 
 Contest = dict[Model, tuple[LogNormal, float]]  # models fitted, and their scores
 
@@ -28,6 +33,7 @@ class Memory:
     gamma: float = 1.0  # tempering that it was fitted for
     frame: Frame | None = None  # coordinates of the population then
     last: gps.GP | None = None  # the process in use, to be extended by new points
+    guard: Model | None = None  # of log-depths, whose guard it is under
 
     @property
     def noise(self) -> float:
@@ -50,9 +56,9 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
     if model is not None and n - memory.fitted_at < pace(n):
         same = replace(data, gamma=memory.gamma, frame=memory.frame)
         surrogate, _ = fitted(model, same, memory.warm[model], search=False, known=memory.last)
-        return surrogate, replace(memory, last=surrogate.gp)
+        return replace(surrogate, guard=_guard(same, memory, model)), replace(memory, last=surrogate.gp)
     everyone = n >= tuning.contest_growth * memory.contest_at
-    models = competitors(choice, data.z.shape[1], n, data.expected_noise) if everyone else list(memory.contenders)
+    models = competitors(choice, data) if everyone else list(memory.contenders)
     due = everyone or model is None or n - memory.chosen_at >= tuning.contest_every * pace(n)
     if model is not None and not due:
         models = [model]
@@ -72,9 +78,26 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         gamma=data.gamma,
         frame=data.frame,
         last=found[best][0].gp,
+        guard=_best_guard(found, data) if everyone else memory.guard,
         warm={**memory.warm, **{m: _start(s) for m, (s, _) in found.items()}},
     )
-    return found[best][0], memory
+    return replace(found[best][0], guard=_guard(data, memory, best)), memory
+
+
+def _best_guard(found: Contest, data: Data) -> Model | None:
+    """The model of log-depths that makes those of all runs most probable; none where no values are expected deep."""
+    if not data.tuning.ceiling:
+        return None
+    return max((m for m in _GUARDS if m in found), key=lambda m: found[m][0].gp.score, default=None)
+
+
+def _guard(data: Data, memory: Memory, model: Model) -> Guard | None:
+    """What the log-depths of all runs tell. A bowl is of all runs itself, and knows where its slopes lead."""
+    if memory.guard is None or model.bowl:
+        return None
+    depths, _ = fitted(memory.guard, data, memory.warm[memory.guard], search=False)
+    assert depths.warp is not None
+    return Guard(depths.gp, depths.warp, float(np.max(data.y)) - data.tuning.guard_depth).earned(data.y)
 
 
 def _noisy(found: Contest, data: Data, memory: Memory, cold: bool) -> Contest:
@@ -107,4 +130,4 @@ def rivals(data: Data, memory: Memory) -> list[tuple[LogNormal, float]]:
     models = dict.fromkeys((memory.model, *memory.contenders))
     scored = {m: fitted(m, same, memory.warm[m], search=False) for m in models}
     best = scored.pop(memory.model)[1]
-    return [(surrogate, max(best - score, 0.0)) for surrogate, score in scored.values()]
+    return [(replace(s, guard=_guard(same, memory, m)), max(best - score, 0.0)) for m, (s, score) in scored.items()]
