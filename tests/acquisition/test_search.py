@@ -114,3 +114,29 @@ def test_the_most_probable_point_is_that_of_likelihood_and_prior():
     population = np.random.default_rng(0).standard_normal((50, 2))
     found = exploration.most_probable(Known(), population, population[:3], prior)
     np.testing.assert_allclose(found, [[0.8, -1.6]], atol=1e-3)
+
+
+def test_the_most_promising_point_is_where_a_likelihood_higher_than_expected_gains_most():
+    prior = tbq.Prior({"a": stats.norm(), "b": stats.norm()})
+
+    class Sure:
+        sd = 0.0  # nats at the best point
+
+        def at(self, z):
+            return z
+
+        def log_upper(self, z, deviations):
+            mean = -0.5 * np.sum((z - [1.0, -2.0]) ** 2, axis=1) / 0.25
+            far = np.sum((z - [1.0, -1.0]) ** 2, axis=1)
+            return mean + deviations * self.sd * (1.0 - np.exp(-far))
+
+    class Unsure(Sure):
+        sd = 9.0
+
+    population = np.random.default_rng(0).standard_normal((50, 2))
+    run = np.array([[0.8, -1.6]])  # at the top of what is expected
+    assert exploration.most_promising(Sure(), population, run, prior).shape == (0, 2)
+    (found,) = exploration.most_promising(Unsure(), population, run, prior)
+    grid = np.stack(np.meshgrid(np.linspace(-1, 3, 201), np.linspace(-4, 1, 251)), axis=-1).reshape(-1, 2)
+    value = Unsure().log_upper(grid, 1.0) + prior.log_density_working(grid)
+    np.testing.assert_allclose(found, grid[np.argmax(value)], atol=0.02)

@@ -8,6 +8,7 @@ from scipy import stats
 
 import tbq
 from tbq import engine
+from tbq.acquisition import exploration
 from tbq.engine import climb, stages
 from tbq.engine.records import Record
 from tbq.evidence.population import Population
@@ -72,25 +73,15 @@ def test_a_mode_that_all_populations_lost_is_asked_for():
     assert honest.log_evidence == pytest.approx(exact, abs=max(3 * honest.log_evidence_sd, 0.1))
 
 
-def test_while_little_is_known_runs_are_made_where_most_evidence_may_hide(state):
+def test_what_may_hide_is_the_largest_sum_over_all_populations(state):
     surrogate = state.learned.surrogate
-    more, where = climb.hidden(state, surrogate)
     by_hand = []
     for p in (*state.past, state.population):
         points, unit = surrogate.at(p.z), p.log_weights - state.learned.log_evidence
-        extra = np.exp(unit + surrogate.log_upper(points, 1.0)) - np.exp(unit + surrogate.log_upper(points, 0.0))
-        by_hand.append((np.log1p(extra.sum()), p.z[np.argmax(extra)]))
-    most = max(by_hand, key=lambda pair: pair[0])
-    assert more == pytest.approx(most[0])
-    np.testing.assert_array_equal(where, most[1])
-    early = replace(state, settings=replace(state.settings, max_evaluations=60), stop=None, assessment=None, doubt=None)
-    number = early.settings.tuning.look_every * 20
-    lost = replace(early, elsewhere=where, next_id=number)
-    _, (proposal,) = engine.ask(lost)
-    np.testing.assert_allclose(proposal.theta, WIDE.from_working(where[None, :])[0])
-    for other in (replace(lost, next_id=number + 1), replace(lost, elsewhere=None)):
-        _, (proposal,) = engine.ask(other)
-        assert not np.allclose(proposal.theta, WIDE.from_working(where[None, :])[0])
+        expected, high = (np.exp(np.minimum(unit + surrogate.log_upper(points, k), 50.0)) for k in (0.0, 1.0))
+        extra = high - expected
+        by_hand.append(np.log1p(extra.sum()))
+    assert climb.hidden(state, surrogate) == pytest.approx(max(by_hand))
 
 
 def test_what_may_hide_where_runs_fail_is_not_looked_for(state):
@@ -98,8 +89,28 @@ def test_what_may_hide_where_runs_fail_is_not_looked_for(state):
         def log_probability(self, z):
             return np.where(z[:, 0] > 0.0, -5.0, 0.0)
 
-    _, where = climb.hidden(replace(state, reach=Fails()), state.learned.surrogate)
+    _, where = climb._more(replace(state, reach=Fails()), state.learned.surrogate, 1.0, 0.0)
     assert where[0] <= 0.0
+
+
+def test_every_third_run_promises_most_while_the_posterior_is_far(state):
+    assert state.far
+    lost = replace(state, satisfied=0, stop=None, assessment=None, doubt=None, next_id=33)
+    lost = replace(lost, settings=replace(lost.settings, max_evaluations=60), evaluations=lost.evaluations[:20])
+    surrogate, known = state.learned.surrogate, WIDE.to_working(np.array([e.theta for e in lost.evaluations]))
+
+    def promise(proposal):
+        z = WIDE.to_working(proposal.theta[None, :])
+        return float((surrogate.log_upper(surrogate.at(z), 1.0) + WIDE.log_density_working(z))[0])
+
+    best = exploration.most_promising(surrogate, state.population.z, known, WIDE)
+    promises = [promise(engine.ask(replace(lost, next_id=n))[1][0]) for n in (33, 34, 32)]
+    if len(best):
+        z = WIDE.to_working(engine.ask(lost)[1][0].theta[None, :])
+        np.testing.assert_allclose(z, best, atol=1e-9)
+        assert promises[0] > max(promises[1:])
+    settled = replace(lost, satisfied=1)
+    assert promise(engine.ask(settled)[1][0]) == promise(engine.ask(replace(settled, next_id=34))[1][0])
 
 
 def record(n, log_evidence):

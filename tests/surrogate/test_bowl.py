@@ -1,5 +1,7 @@
 """Bowls: a linear model with unknown noise is recovered exactly, and fits are where their loss is least."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -43,6 +45,29 @@ def test_a_linear_model_with_unknown_noise_is_recovered_from_runs_that_are_all_f
     assert not any(m.bowl for m in competitors("auto", data(25)))  # too few runs for so many numbers
 
 
+def test_without_a_bowl_the_top_rises_with_the_noise_level_alone():
+    runs = data(60)
+    surrogate, _ = fitted(Model("matern52", "linear", warped=True, tilted=True), runs, None, search=True, cold=True)
+    assert surrogate.warp.tilt[2] == pytest.approx(-30.0, rel=0.5)
+    np.testing.assert_array_equal(surrogate.warp.tilt[:2], 0.0)
+    flat = Data(runs.z, -np.sum((runs.z - 0.2) ** 4, axis=1), runs.noise, 1.0, None, Tuning())
+    surrogate, _ = fitted(Model("matern52", "linear", warped=True, tilted=True), flat, None, search=True, cold=True)
+    assert np.count_nonzero(surrogate.warp.tilt) < 3
+
+
+def test_a_further_parameter_must_earn_what_it_costs():
+    """Among all sets of parameters, by the density of the values while the process stays what it is."""
+    runs = data(50)
+    surrogate, _ = fitted(Model("se", "linear", warped=True, tilted=True), runs, None, search=True, cold=True)
+    space, cost = bowl._Space(runs, surrogate.warp.depth), bowl._of_process(surrogate.gp, surrogate.warp.depth)
+    level = Warp(float(np.max(runs.y)), surrogate.warp.depth, np.zeros(3))
+    sets = [s for n in range(4) for s in itertools.combinations(range(3), n)]
+    criterion = {s: bowl._likelier(space, level, cost, 300, s)[0] + 0.5 * len(s) * np.log(50) for s in sets}
+    chosen = tuple(np.flatnonzero(bowl._tilted(space, level, cost).tilt))
+    assert criterion[chosen] < min(criterion.values()) + 1.0
+    assert criterion[chosen] < criterion[()] - 10.0
+
+
 @pytest.mark.parametrize("framed", [False, True])
 def test_the_gradients_of_a_fit_are_right(framed, monkeypatch):
     frame = Frame.of(np.random.default_rng(2).standard_normal((50, 3)) @ np.diag([1.0, 0.3, 2.0])) if framed else None
@@ -78,8 +103,8 @@ def test_the_gradients_of_a_fit_are_right(framed, monkeypatch):
 
 def test_numbers_that_are_fitted_are_counted():
     assert bowl.number_of_numbers(Warp(0.0, 8.0)) == 0
-    assert bowl.number_of_numbers(Warp(0.0, 8.0, np.zeros(3))) == 4
-    assert bowl.number_of_numbers(Warp(0.0, 8.0, np.zeros(3), np.zeros((3, 4)))) == 4 + 9
+    assert bowl.number_of_numbers(Warp(0.0, 8.0, np.array([0.0, -30.0, 0.0]))) == 1 + 1
+    assert bowl.number_of_numbers(Warp(0.0, 8.0, np.ones(3), np.zeros((3, 4)))) == 1 + 3 + 9
 
 
 def _line(values, z):

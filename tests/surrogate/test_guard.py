@@ -102,6 +102,13 @@ def test_a_guard_that_calls_most_of_the_best_runs_deep_is_believed_less(guarded)
     assert after.sum() < before.sum()
 
 
+def test_of_two_runs_near_a_peak_in_the_plane_nothing_is_concluded():
+    x = np.random.default_rng(10).uniform(-1.5, 1.5, (40, 2))
+    y = np.where(np.arange(40) < 2, -np.arange(40), -300.0 + 50.0 * x[:, 0])
+    gp = gps.build(x, WARP.forward(y, x), 1e-6, MATERN52, "constant", np.log([0.5, 0.5, 20.0]))
+    assert Guard(gp, WARP, -10.0).earned(y).margin == 0.0
+
+
 def test_a_bowl_has_no_guard():
     runs = np.random.default_rng(11).uniform(-1.5, 1.5, (60, 3))
     y = -20.0 * runs[:, 2] - 0.5 * np.exp(-2.0 * runs[:, 2]) * (1.0 + 30.0 * np.sum((runs[:, :2] - 0.4) ** 2, axis=1))

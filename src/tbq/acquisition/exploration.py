@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from tbq.surrogate.feasibility import Region
 from tbq.surrogate.protocol import Surrogate
 
 _POOL = 2048  # points of the prior to choose from
+_CLIMBS = 2  # for the highest point
+_GAIN = 0.1  # nats by which a run must promise to be better than all others: less is to run the best one again
 
 
 def exploration(
@@ -87,14 +89,33 @@ def most_probable(surrogate: Surrogate[Any], population: Array, known: Array, pr
 
     While nothing is known where the posterior is, what a run there reveals of it cannot be weighed.
     """
-    low, high = prior.working_bounds
 
     def value_at(z: Array) -> Array:
         return surrogate.log_likelihood(surrogate.at(z))[0] + prior.log_density_working(z)
 
+    return _highest(value_at, population, known, prior)
+
+
+def most_promising(surrogate: Surrogate[Any], population: Array, known: Array, prior: Prior) -> Array:
+    """The point, as a single candidate (1, d), where the posterior is highest if likelihoods are higher than expected.
+
+    By one standard deviation. What runs reveal of the evidence is found where much of it is believed to be: such runs
+    get to a far posterior in small steps only. None, (0, d), where nothing is to be gained.
+    """
+
+    def value_at(z: Array) -> Array:
+        return surrogate.log_upper(surrogate.at(z), 1.0) + prior.log_density_working(z)
+
+    found = _highest(value_at, population, known, prior)
+    return found[value_at(found) > np.max(value_at(known)) + _GAIN]
+
+
+def _highest(value_at: Callable[[Array], Array], population: Array, known: Array, prior: Prior) -> Array:
+    """The end, (1, d), of climbs from the highest points of a population and of the runs."""
+    low, high = prior.working_bounds
     domain = search.domain_of(prior)
     pool = np.clip(np.vstack([population, known]), low, high)
-    best = pool[np.argsort(-value_at(pool))[:2]]
+    best = pool[np.argsort(-value_at(pool))[:_CLIMBS]]
     ends = np.array([search.climb_from(value_at, start, domain, steps=40) for start in best])
     return ends[[int(np.argmax(value_at(ends)))]]
 

@@ -50,10 +50,8 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     satisfied = before + 1 if at_top(state) and (state.satisfied or _nearly(state)) else 0
     doubts = 0 if eventful else state.doubts
     last = state.history[-1]
-    more, where = hidden(state, surrogate)
-    elsewhere = where if last.cov > settings.tuning.lost and more > np.sqrt(np.log1p(last.cov**2)) else None
-    history = (*history, replace(last, error=float(np.hypot(last.error, more))))
-    state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, elsewhere=elsewhere, history=history)
+    last = replace(last, error=float(np.hypot(last.error, hidden(state, surrogate))))
+    state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, history=(*history, last))
     if state.ascent is None and satisfied < state.settings.tuning.in_a_row:
         return state
     state = surprised(state, surrogate)
@@ -215,13 +213,9 @@ def fails(state: State, z: Array) -> BoolArray:
     return np.asarray(state.reach.log_probability(z[:, : state.prior.simulated.dim]) < np.log(0.5))
 
 
-def hidden(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:
-    """By how many nats the evidence is higher if the likelihood is a standard deviation higher than expected.
-
-    And the point that has most of it.
-    """
-    share, where = _more(state, surrogate, 1.0, 0.0)
-    return float(np.log1p(share)), where
+def hidden(state: State, surrogate: Surrogate[Any]) -> float:
+    """By how many nats the evidence is higher if the likelihood is a standard deviation higher than expected."""
+    return float(np.log1p(_more(state, surrogate, 1.0, 0.0)[0]))
 
 
 def _more(state: State, surrogate: Surrogate[Any], deviations: float, known: float) -> tuple[float, Array]:

@@ -80,7 +80,7 @@ def _unsettled(state: State, known: Assessment) -> float:
     believed, _ = known.surrogate.log_likelihood(known.surrogate.at(known.draws[:_FEW_DRAWS]))
     parts = [moved, max(float(np.mean(believed)) - seen, 0.0)]
     if state.learned is not None and state.settings.surrogate == "log_likelihood":
-        parts.append(hidden(state, state.learned.surrogate)[0])
+        parts.append(hidden(state, state.learned.surrogate))
     return float(np.linalg.norm(parts))
 
 

@@ -135,15 +135,24 @@ def _climbed(state: State, *, anew: bool) -> State:
 
 def _coarse(state: State) -> bool:
     """Whether check runs follow, after which the evidence is assessed again."""
-    return state.settings.tuning.coarse_before_check and state.settings.check_runs > 0
+    return state.settings.tuning.coarse_before_check and _check_runs(state) > 0
+
+
+def _check_runs(state: State) -> int:
+    """Fresh runs that decide about the end: more, and in the plane too, where the posterior is far."""
+    tuning = state.settings.tuning
+    if not (state.far and tuning.check_runs):
+        return state.settings.check_runs
+    return tuning.far_check_runs * max(tuning.fewest_check_runs, state.prior.dim)
 
 
 def _end(state: State, surrogate: Surrogate[Any]) -> State:
     """Stop, or plan the check that decides it; outputs are checked only where something speaks against them."""
-    runs = state.settings.check_runs
+    runs = _check_runs(state)
     if state.settings.surrogate == "outputs":
         memory = training.compare_with_values(state.runs, state.memory, surrogate, state.population)
-        state, runs = replace(state, memory=memory), max(4, state.prior.simulated.dim) if memory.objection else 0
+        some = max(state.settings.tuning.fewest_check_runs, state.prior.simulated.dim)
+        state, runs = replace(state, memory=memory), some if memory.objection else 0
     return _plan_check(state, runs) if runs else replace(state, stop=Stop.CONVERGED)
 
 

@@ -73,9 +73,9 @@ def _is_out(state: State, z: Array) -> bool:
     return any(np.array_equal(p.theta, theta) for p in state.out)
 
 
-def _looks_elsewhere(state: State, where: Array) -> bool:
-    """Whether the next run goes where most evidence may hide."""
-    return state.next_id % state.settings.tuning.look_every == 0 and not _is_out(state, where)
+def _looks_up(state: State) -> bool:
+    """Whether the next run is where most may be gained: every third one, until the evidence is known once."""
+    return state.far and state.satisfied == 0 and state.next_id % state.settings.tuning.climb_every == 0
 
 
 def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
@@ -94,8 +94,9 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         elif state.assessment is not None and i == 0 and not _is_out(state, state.assessment.suspect):
             aim, candidates = exploration.unsettled(state.assessment, settings.tuning)  # satisfied, but not all is well
             climb = climb and len(candidates) > 1  # the very point where another surrogate differs
-        elif i == 0 and state.elsewhere is not None and _looks_elsewhere(state, state.elsewhere):
-            candidates, climb = state.elsewhere[None, :], False
+        elif i == 0 and _looks_up(state):
+            best = exploration.most_promising(target.surrogate, state.population.z[:, : prior.dim], known, prior)
+            candidates, climb = (best, False) if len(best) else (candidates, climb)
         elif settings.tuning.explore_every and number % settings.tuning.explore_every == 0:
             turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)

@@ -70,7 +70,6 @@ class State:
     check_error: float = 0.0  # of the log-evidence, as the last check found it
     squared_z: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
     doubt: Array | None = None  # (d,): where much evidence may have been overlooked, to be run next
-    elsewhere: Array | None = None  # (d,): where most evidence may hide, while little is known of it
     doubts: int = 0  # such runs since one of them changed anything
     ascent: Any = None  # engine.ascent.Ascent under way, from a run that found far more than expected
     climbed: tuple[int, ...] = ()  # ids of runs that need no such climb any more
@@ -83,6 +82,11 @@ class State:
     def runs(self) -> training.Runs:
         """What there is to learn from."""
         return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse)
+
+    @property
+    def far(self) -> bool:
+        """Whether the posterior is far from most of the prior, so that it has to be climbed to."""
+        return self.settings.surrogate == "log_likelihood" and training.is_far(self.runs)
 
     @property
     def noise(self) -> float:

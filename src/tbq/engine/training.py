@@ -98,15 +98,16 @@ def fit_values(
     data, tuning = _data(runs, gamma, frame), runs.settings.tuning
     surrogate, values = selection.fit(data, runs.settings.kernel, memory.values)
     surrogate = replace(surrogate, cap=tuning.mean_cap, inflation=inflation)
-    if tuning.ceiling and _typical_depth(runs) > tuning.far_depth:  # much to climb: likely places before vague ones
+    if is_far(runs):  # likely places before vague ones
         surrogate = replace(surrogate, clip=tuning.far_clip)
     return surrogate, replace(memory, values=values)
 
 
-def _typical_depth(runs: Runs) -> float:
-    """Nats below the best run of half of the initial design: how far the posterior is from most of the prior."""
+def is_far(runs: Runs) -> bool:
+    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior."""
+    tuning = runs.settings.tuning
     y = np.array([e.log_likelihood for e in runs.evaluations if e.status is Status.OK])
-    return float(np.max(y) - np.median(y[: runs.settings.n_initial]))
+    return bool(tuning.ceiling and len(y) and np.max(y) - np.median(y[: runs.settings.n_initial]) > tuning.far_depth)
 
 
 def frame_of(population: Population, prior: Prior) -> Frame:

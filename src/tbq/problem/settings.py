@@ -139,7 +139,7 @@ def _of_values(dim: int, options: dict[str, Any], tuning: Tuning) -> Settings:
         population=population,
         chain_length=_chosen("chain_length", options["chain_length"], 20),
         max_evaluations=budget,
-        check_runs=max(4, dim) if tuning.check_runs and dim > 2 and not plain else 0,
+        check_runs=max(tuning.fewest_check_runs, dim) if tuning.check_runs and dim > 2 and not plain else 0,
         tuning=tuning,
         log_likelihood_noise=_noise(options["log_likelihood_noise"]),
     )

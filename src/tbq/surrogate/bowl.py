@@ -34,8 +34,10 @@ Cost: TypeAlias = Callable[[Array], tuple[float, Array]]  # minus a log density 
 
 def number_of_numbers(warp: Warp) -> int:
     """How many were fitted: a depth, a tilt and a bowl."""
-    d = 0 if warp.tilt is None else len(warp.tilt)
-    return (d + 1 if d else 0) + (d * (d + 3) // 2 if warp.bowl is not None else 0)
+    if warp.tilt is None:
+        return 0
+    d = len(warp.tilt)
+    return 1 + int(np.count_nonzero(warp.tilt)) + (d * (d + 3) // 2 if warp.bowl is not None else 0)
 
 
 def around(data: Data, warp: Warp, cold: bool = True) -> Warp:
@@ -74,12 +76,35 @@ def around(data: Data, warp: Warp, cold: bool = True) -> Warp:
 
 
 def likelier(gp: gps.GP, data: Data, warp: Warp) -> Warp:
-    """The tilt, depth and bowl that make the values most probable while the process stays what it is, in its units."""
-    return _likelier(_Space(data, warp.depth), warp, _of_process(gp, warp.depth), _ROUNDS["process"])[1]
+    """The tilt, depth and bowl that make the values most probable while the process stays what it is, in its units.
+
+    Beside a bowl the top may rise with all parameters; else with as few as explain the values, most often the
+    logarithm of one noise level.
+    """
+    space, cost = _Space(data, warp.depth), _of_process(gp, warp.depth)
+    return _likelier(space, warp, cost, _ROUNDS["process"])[1] if warp.bowl is not None else _tilted(space, warp, cost)
 
 
-def _likelier(space: _Space, warp: Warp, cost: Cost, most: int) -> tuple[float, Warp]:
-    """Minus its log density, and the warp."""
+def _tilted(space: _Space, warp: Warp, cost: Cost) -> Warp:
+    """A top that rises with one more parameter as long as that makes the values more probable by what it costs."""
+    price, most = 0.5 * np.log(len(space.x)), _ROUNDS["process"]
+    chosen: tuple[int, ...] = ()
+    level = replace(warp, top=float(np.max(space.data.y)), tilt=np.zeros(space.dim))
+    least, best = _likelier(space, level, cost, most, chosen)
+    while len(chosen) < space.dim:
+        more = [(*chosen, j) for j in range(space.dim) if j not in chosen]
+        tried = [(*_likelier(space, best, cost, most, rising), rising) for rising in more]
+        found, tilted, rising = min(tried, key=lambda t: t[0])
+        if found > least - price:
+            break
+        least, best, chosen = found, tilted, rising
+    return best
+
+
+def _likelier(
+    space: _Space, warp: Warp, cost: Cost, most: int, rising: tuple[int, ...] | None = None
+) -> tuple[float, Warp]:
+    """Minus its log density, and the warp, whose top rises with all or with these parameters."""
     data, unit, d = space.data, space.unit, space.dim
 
     def loss(numbers: Array) -> tuple[float, Array]:
@@ -100,7 +125,8 @@ def _likelier(space: _Space, warp: Warp, cost: Cost, most: int) -> tuple[float, 
         return value + float(np.sum(left)), np.concatenate(parts)
 
     start = space.numbers(warp)
-    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": most})
+    bounds = None if rising is None else [(None, None) if j in (*rising, d) else (0.0, 0.0) for j in range(len(start))]
+    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": most})
     best = found.x if found.fun < loss(start)[0] else start
     return loss(best)[0], space.warp(best)
 

@@ -18,7 +18,8 @@ class Guard:
     A model that is good near the best runs knows nothing of the corners of a wide prior, where it believes in peaks
     that one run after the other has to falsify. Log-depths vary little over the same distance: where they let expect
     a deep value, that is believed. They are believed no more than they have earned: had they called most of the runs
-    deep, left out, that are not, a point is deep only if it would be with as large an error.
+    deep, left out, that are not, a point is deep only if it would be with as large an error. Of fewer such runs than
+    there are parameters, and one more, nothing is concluded: the first run that gets near a peak surprises all depths.
     """
 
     gp: GP
@@ -42,6 +43,8 @@ class Guard:
     def earned(self, y: Array) -> Guard:
         """With the margin that the runs' log-likelihoods ``y`` ask for."""
         shallow = y >= self.floor
+        if shallow.sum() <= self.gp.x.shape[1]:
+            return self
         mean, variance = (part[shallow] for part in self.gp.leave_one_out())
         limit = self.warp.forward(np.array([self.floor]), self.gp.x[:1])
         return replace(self, margin=max(float(np.median((limit - mean) / np.sqrt(variance))), 0.0))
