@@ -16,10 +16,11 @@ from tbq.gp.common import Common
 from tbq.gp.kernels import MATERN52
 from tbq.gp.paths import draws_of
 from tbq.gp.values import values_of
+from tbq.problem.joint_prior import joint
 from tbq.problem.settings import resolve
 from tbq.problem.tuning import Tuning
 from tbq.result.stored_surrogates import Context, describe, rebuilt
-from tbq.surrogate import reduction
+from tbq.surrogate import noisy_reduction, reduction
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.outputs import Outputs
 
@@ -199,6 +200,15 @@ def test_smooth_outputs_raise_no_doubt_and_jumps_do():
 
 def test_a_jump_that_a_likelihood_would_hardly_notice_raises_no_doubt():
     assert output_checks.rough(surrogates(jump, noise=100.0)[0], TUNING) == ""
+
+
+@pytest.mark.parametrize(("level", "rough"), [(0.05, True), (100.0, False)])
+def test_a_jump_is_measured_by_an_unknown_noise_as_by_a_known_one(level, rough):
+    likelihood = tbq.GaussianLikelihood(jump, [0.5, 0.5], stats.lognorm(0.3, scale=level))
+    theta, z = runs(40)
+    whole = joint(PRIOR, likelihood.noise_prior)
+    given = z, jump(theta), likelihood, whole, "auto", reduction.Memory(), TUNING
+    assert bool(output_checks.rough(noisy_reduction.fit(*given)[0], TUNING)) is rough
 
 
 def test_predictions_that_were_off_raise_doubt():

@@ -25,15 +25,15 @@ def rough(surrogate: Any, tuning: Tuning) -> str:
     """A sentence on the output that is predicted worst from the other runs, where that is beyond chance; else ''.
 
     Runs far from the data, in some corner of the prior, do not count; nor does what a likelihood would hardly notice,
-    where it is known how large the noise is.
+    by the noise that is known or, where it is not, by the smallest that the best runs support.
     """
     batch = surrogate.batch
     log_likelihood, _ = surrogate.log_likelihood(surrogate.at_runs())
     near = log_likelihood > np.max(log_likelihood) - tuning.rough_depth
     mean, variance = batch.leave_one_out()
     slope = misfits(surrogate.components, batch.values.y)[1]  # of a misfit, in units of the noise
-    known = not surrogate.likelihood.scaled and surrogate.likelihood.noise_model is None
-    floor = tuning.inflation_floor / slope if known else 0.0  # at a misfit of one, what changes log L by as many nats
+    scaled = surrogate.likelihood.scaled
+    floor = 0.0 if scaled else tuning.inflation_floor / slope  # at a misfit of one, what changes log L by as many nats
     off = np.abs(batch.values.y - mean) / np.sqrt(variance + floor**2)  # nan where missing
     worst, count = np.max(np.nan_to_num(off[:, near]), axis=1), int(batch.values.seen[:, near].sum())
     if max(worst) > np.sqrt(2.0 * np.log(2.0 * count)):  # the largest of so many normal values hardly exceeds this
