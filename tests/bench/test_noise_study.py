@@ -33,6 +33,20 @@ def test_brute_force_is_the_integral_of_a_mean_with_unknown_noise():
     assert found.log_evidence_sd < 0.02
 
 
+def test_brute_force_takes_the_outputs_that_the_data_are_of():
+    def model(theta):
+        return np.concatenate([100.0 + theta, theta, 2.0 * theta], axis=-1)
+
+    data, prior = np.array([0.4, 1.1, 0.6]), tbq.Prior({"m": stats.norm(0, 1)})
+    known = stats.uniform(0.299, 0.002)  # as good as
+    found = noise.reference(
+        Case("some", prior, tbq.GaussianLikelihood(model, data, known, index=[1, 2, 1]), 0), n=500, steps=4, final=4000
+    )
+    covariance = 0.3**2 * np.eye(3) + np.outer([1.0, 2.0, 1.0], [1.0, 2.0, 1.0])
+    exact = stats.multivariate_normal(np.zeros(3), covariance).logpdf(data)
+    assert found.log_evidence == pytest.approx(exact, abs=0.02)
+
+
 def test_a_study_is_kept_goes_on_and_is_reported(tmp_path, monkeypatch):
     row = noise.study(["decay"], [1], tmp_path)[0]
     assert (row.parameters, row.noise, row.converged) == (2, 1, True)

@@ -207,3 +207,23 @@ seed = 1
     for command in (["status"], ["predict", "-n", "3"], ["verify", "-n", "3"], ["export", "--csv", "x.csv"]):
         done = CliRunner().invoke(app, [command[0], "runs/case", *command[1:]])
         assert done.exit_code in (0, 3), done.output
+
+
+def test_predictions_of_a_folder_are_with_the_discrepancy_or_without(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    case(f"""observed = {ONE}
+coordinates = {T.tolist()}
+noise = 0.05
+discrepancy = {{amplitude = 0.3, length = 0.7}}
+
+[run]
+max_evaluations = 10
+population = 256
+seed = 1
+""")
+    ran = CliRunner().invoke(app, ["run", "case.toml"])
+    assert ran.exit_code in (0, 3), ran.output
+    for options, said in (([], ", with the discrepancy"), (["--no-discrepancy"], ", without the discrepancy")):
+        done = CliRunner().invoke(app, ["predict", "runs/case", "-n", "3", *options])
+        assert done.exit_code == 0, done.output
+        assert said in done.output

@@ -7,8 +7,12 @@ import pytest
 from scipy import stats
 
 import tbq
-from tbq.engine import learn, propose
+from tbq.engine import climb, learn, propose, stages
 from tbq.engine.climb import ascend
+from tbq.engine.conclusion import assess_evidence
+from tbq.evidence import moments
+from tbq.surrogate import inflation
+from tbq.surrogate.protocol import SPREAD_CLIP
 
 PRIOR = tbq.Prior({"a": stats.norm(), "b": stats.norm()})
 TRUTH = np.array([0.7, -0.4])
@@ -18,9 +22,9 @@ def model(theta):
     return np.array([theta[0] + 0.3 * theta[1] ** 2, np.exp(0.5 * theta[1]), theta[0] * theta[1]])
 
 
-def states(runs, **options):
+def states(runs, noise=0.05, **options):
     """The state after each update of a run."""
-    likelihood = tbq.GaussianLikelihood(model, model(TRUTH), 0.05)
+    likelihood = tbq.GaussianLikelihood(model, model(TRUTH), noise)
     session = tbq.Session(
         PRIOR, likelihood=likelihood, seed=2, population=1024, tolerance=1e-4, max_evaluations=runs, **options
     )
@@ -37,6 +41,12 @@ def states(runs, **options):
 @pytest.fixture(scope="module")
 def run():
     return states(28)
+
+
+@pytest.fixture(scope="module")
+def unknown():
+    """The same with a noise that is not known."""
+    return states(18, noise=stats.loguniform(0.005, 0.5))
 
 
 def test_outputs_are_learned_anew_every_eighth_run(run):
@@ -85,3 +95,40 @@ def test_runs_go_to_the_most_probable_point_only_while_lost_and_only_with_many_p
     theta = propose.chosen_points(even, lost, 1)[0].theta
     likelihood = state.likelihood
     assert likelihood(theta) - 0.5 * theta @ theta > likelihood(TRUTH) - 0.5 * TRUTH @ TRUTH - 3.0
+
+
+def test_where_noise_is_unknown_the_predictions_of_early_runs_soon_do_not_count(run, unknown):
+    early = (9.0,) * 10
+    for states, counted in ((run, early + (0.5,) * 5), (unknown, (0.5,) * 5)):
+        state = replace(states[16], squared_z=early + (0.5,) * 5)
+        surrogate, _ = learn._fit(state)
+        assert surrogate.inflation == inflation.inflation(state.settings.tuning, counted)
+    assert unknown[16].settings.tuning.inflation_clip == 9.0
+
+
+def test_a_posterior_that_the_surrogate_has_left_is_not_gone_on_from(unknown):
+    """No step of γ shows it: there is none beyond one."""
+    state = unknown[16]
+    last = replace(state.population, gamma=1.0)
+    surrogate = state.learned.surrogate
+    assert climb._leading_on(state, surrogate, (*state.past, last))[0] == len(state.past)
+    left = np.where(np.arange(len(last.z)) < 3, -12.0, 0.0)  # a few members have nearly all of the weight
+    gone = replace(last, log_density=surrogate.log_mean(surrogate.at(last.z), 1.0) + left)
+    assert climb._leading_on(state, surrogate, (*state.past, gone))[0] < len(state.past)
+
+
+def test_with_unknown_noise_no_event_that_nobody_will_see_rules_the_error(run, unknown, monkeypatch):
+    caps = []
+    exact = moments.evidence_cov
+    taken = lambda s, nodes, w, gamma, cap, own: caps.append(cap) or exact(s, nodes, w, gamma, cap, own)
+    monkeypatch.setattr(moments, "evidence_cov", taken)
+    for states in (run, unknown):
+        stages.measure(states[16], states[16].learned.surrogate)
+    assert caps == [np.inf, SPREAD_CLIP]
+
+
+def test_populations_of_an_unknown_noise_have_the_evidence_that_fresh_quadrature_finds(unknown):
+    """Short chains and few steps alone are off by up to three nats."""
+    for n in (12, 14, 16):
+        found = assess_evidence(unknown[n])
+        assert unknown[n].learned.log_evidence == pytest.approx(found.log_evidence, abs=0.3)

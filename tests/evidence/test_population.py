@@ -98,3 +98,16 @@ def test_evidence_that_was_miscounted_on_the_way_is_counted_anew():
     wrong = Population(z, log_q - (exact - 10.0), 1.0, 0.0, surrogate, exact - 10.0)
     population, _ = recounted(wrong, *common)
     assert population.log_constant == pytest.approx(exact, abs=0.05)
+
+
+def test_of_outputs_an_evidence_that_is_too_high_is_counted_anew_too():
+    """Of log-likelihoods it stands: a mixture may have missed what the members of the population found."""
+    surrogate, prior, rng = Peaks(12.0), tbq.Prior({"a": stats.norm(), "b": stats.norm()}), np.random.default_rng(0)
+    exact = surrogate.evidences[0]
+    z = np.sqrt(0.5) * rng.standard_normal((1024, 2))
+    high = exact + 2.0
+    wrong = Population(z, surrogate.log_mean(z, 1.0) - high, 1.0, 0.0, surrogate, high)
+    assert recounted(wrong, surrogate, prior, resolve(2, population=1024), rng) is None
+    settings = resolve(2, outputs=True, noise=1, population=1024)
+    population, _ = recounted(wrong, surrogate, prior, settings, rng)
+    assert population.log_constant == pytest.approx(exact, abs=0.1)

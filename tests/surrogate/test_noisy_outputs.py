@@ -7,6 +7,9 @@ import pytest
 from scipy import special, stats
 
 import tbq
+from tbq.engine import output_checks
+from tbq.evidence.population import Population
+from tbq.gp import regression as gps
 from tbq.gp.batch import build
 from tbq.gp.kernels import MATERN52
 from tbq.gp.values import values_of
@@ -14,6 +17,7 @@ from tbq.problem import marginal
 from tbq.problem.joint_prior import joint
 from tbq.problem.tuning import Tuning
 from tbq.surrogate import noisy_reduction
+from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.noisy_outputs import NoisyOutputs, Points, _double_sum, _two_orders
 from tbq.surrogate.outputs import Component, Outputs, clipped
 from tbq.surrogate.reduction import Memory
@@ -291,3 +295,17 @@ def test_evidence_is_the_same_by_points_with_and_without_noise_parameters():
     full = surrogate.log_mean(surrogate.at(surrogate.prior.to_working(both)), 1.0)
     a, b = (special.logsumexp(v) - np.log(len(v)) for v in (plain, full))
     assert a == pytest.approx(b, abs=0.02)
+
+
+def test_log_likelihoods_are_integrated_over_the_priors_points_whatever_outputs_believe_there():
+    """Outputs of three runs hardly know the noise at a point: no density of it may be a factor."""
+    surrogate = make()
+    surrogate = replace(surrogate, batch=batch_of(surrogate.likelihood, n=3)[0])
+    z = PRIOR.to_working(PRIOR.sample(60, 7, "sobol"))
+    values = LogNormal(gps.build(z, -4.0 * np.sum(z**2, axis=1), 1e-6, MATERN52, "constant", np.log([1.0, 1.0, 3.0])))
+    grid = PRIOR.to_working(PRIOR.sample(2**13, 0, "sobol"))
+    exact = special.logsumexp(values.log_mean(values.at(grid), 1.0)) - np.log(len(grid))
+    population = Population(surrogate.prior.to_working(surrogate.prior.sample(2048, 1, "sobol")), np.zeros(2048))
+    (_, own, _), (_, terms, _) = output_checks._both(surrogate, values, population, PRIOR, np.random.default_rng(0))
+    assert special.logsumexp(terms) == pytest.approx(exact, abs=0.1)
+    assert len(own) == 2048

@@ -16,13 +16,17 @@ from tbq.gp.common import Common
 from tbq.gp.kernels import MATERN52
 from tbq.gp.paths import draws_of
 from tbq.gp.values import values_of
+from tbq.problem.joint_prior import joint
+from tbq.problem.settings import resolve
 from tbq.problem.tuning import Tuning
 from tbq.result.stored_surrogates import Context, describe, rebuilt
-from tbq.surrogate import reduction
+from tbq.surrogate import noisy_reduction, reduction
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.outputs import Outputs
 
 TUNING = Tuning()
+SETTINGS = resolve(2, outputs=True, tuning=TUNING)
+RNG = np.random.default_rng
 PRIOR = tbq.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 1)})
 TIMES = np.linspace(0.0, 1.0, 60)
 
@@ -198,6 +202,15 @@ def test_a_jump_that_a_likelihood_would_hardly_notice_raises_no_doubt():
     assert output_checks.rough(surrogates(jump, noise=100.0)[0], TUNING) == ""
 
 
+@pytest.mark.parametrize(("level", "rough"), [(0.05, True), (100.0, False)])
+def test_a_jump_is_measured_by_an_unknown_noise_as_by_a_known_one(level, rough):
+    likelihood = tbq.GaussianLikelihood(jump, [0.5, 0.5], stats.lognorm(0.3, scale=level))
+    theta, z = runs(40)
+    whole = joint(PRIOR, likelihood.noise_prior)
+    given = z, jump(theta), likelihood, whole, "auto", reduction.Memory(), TUNING
+    assert bool(output_checks.rough(noisy_reduction.fit(*given)[0], TUNING)) is rough
+
+
 def test_predictions_that_were_off_raise_doubt():
     outputs, _, _ = surrogates(smooth)
     assert "off by 2.5 times what was expected" in output_checks.rough(replace(outputs, inflation=2.5), TUNING)
@@ -206,13 +219,13 @@ def test_predictions_that_were_off_raise_doubt():
 def test_the_log_likelihood_is_preferred_where_only_the_outputs_are_rough():
     outputs, values, y = surrogates(swapped, 40, observed=[0.5, 0.5])
     population = Population(PRIOR.to_working(PRIOR.sample(500, 3, "sobol")), np.zeros(500))
-    assert output_checks.knows_better(values, outputs, y, population, TUNING, np.random.default_rng(0))
+    assert output_checks.knows_better(values, outputs, y, population, PRIOR, SETTINGS, RNG(0))
     assert not output_checks.knows_better(
-        values, outputs, y - np.arange(40) * 100.0, population, TUNING, np.random.default_rng(0)
+        values, outputs, y - np.arange(40) * 100.0, population, PRIOR, SETTINGS, RNG(0)
     )  # few runs that matter
     for model in (smooth, jump):
         outputs, values, y = surrogates(model, 40)
-        assert not output_checks.knows_better(values, outputs, y, population, TUNING, np.random.default_rng(0))
+        assert not output_checks.knows_better(values, outputs, y, population, PRIOR, SETTINGS, RNG(0))
 
 
 def test_left_out_runs_are_predicted_as_after_a_refit_without_them():
@@ -247,12 +260,14 @@ def test_runs_cannot_be_left_out_where_an_output_is_missing():
 
 
 def test_two_evidences_that_differ_beyond_chance_are_a_contradiction():
-    outputs, values, _ = surrogates(smooth, 40)
+    outputs, values, y = surrogates(smooth, 40)
     z = PRIOR.to_working(PRIOR.sample(500, 3, "sobol"))
     population = Population(z, np.zeros(500))
-    assert output_checks.contradicted(outputs, values, population, TUNING) == ""
+    assert output_checks.contradicted(outputs, values, y, population, PRIOR, TUNING, RNG(0)) == ""
     shifted = LogNormal(gps.build(z[:200], np.full(200, 3.0), 1e-6, MATERN52, "constant", np.log([1.0, 1.0, 1.0])))
-    assert "differs by" in output_checks.contradicted(outputs, shifted, population, TUNING)
+    given = population, PRIOR, TUNING, RNG(0)
+    assert "differs by" in output_checks.contradicted(outputs, shifted, y, *given)
+    assert output_checks.contradicted(outputs, shifted, y - np.arange(40) * 100.0, *given) == ""  # few that matter
 
 
 def test_components_left_out_are_small_in_new_runs_and_not_only_in_those_that_the_axes_were_fitted_to():

@@ -133,7 +133,7 @@ def reference(case: Case, seed: int = 0, n: int = 2000, steps: int = 8, final: i
 
     def log_likelihood(z: Array) -> Array:
         theta = prior.from_working(z)
-        return exact(noise, experiment.model(theta[:, :d]), theta[:, d:])
+        return exact(noise, experiment.run(theta[:, :d]), theta[:, d:])
 
     z = _climbed(prior, log_likelihood, n, steps, rng)
     for _ in range(_REFITS):

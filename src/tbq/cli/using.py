@@ -57,6 +57,9 @@ def predict(
         Path | None, typer.Option(help="File for the draws, a column per output.", show_default=False)
     ] = None,
     seed: Seed = None,
+    without_discrepancy: Annotated[
+        bool, typer.Option("--no-discrepancy", help="Without what the data say that the model lacks.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the model at posterior draws: what would be measured, with the noise of the data where there are any."""
@@ -64,7 +67,8 @@ def predict(
 
     with spoken(folder):
         result, model, executor = _with_model(folder)
-        found = result.predict(None if result.likelihood else model, n, executor=executor, seed=seed)
+        own = None if result.likelihood else model
+        found = result.predict(own, n, executor=executor, seed=seed, discrepancy=not without_discrepancy)
         if csv is not None:
             write_csv(csv, found.names, found.draws)
         if as_json:

@@ -17,6 +17,7 @@ from tbq.engine.ascent import surprised
 from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure, stage_record
 from tbq.engine.state import State
 from tbq.evidence import tempering
+from tbq.evidence.moves import Moved
 from tbq.evidence.population import Population, found_at, recounted
 from tbq.problem.evaluation import Status
 from tbq.problem.settings import Settings
@@ -97,7 +98,23 @@ def _to_the_top(state: State, surrogate: Surrogate[Any], points: Any = None) -> 
         if at_top(state):
             state = measure(enlarged(state), surrogate, on_the_way=True)
     state = state if at_top(state) else measure(state, surrogate)
-    return _with_best_run(state, surrogate) if state.settings.surrogate == "log_likelihood" else state
+    if state.settings.surrogate == "log_likelihood":
+        return _with_best_run(state, surrogate)
+    if not (state.settings.thinned and at_top(state)):
+        return state
+    # few steps of short chains, while the posterior of an unknown noise changes with γ: off by up to three nats, which
+    # is how much too much or too little the prior's own points weigh in the error
+    rng = stream(state.seed, "recount", 1000 * len(state.evaluations) + len(state.past))
+    found = recounted(state.population, surrogate, state.prior, state.settings, rng)
+    return state if found is None else _followed_by(state, surrogate, *found)
+
+
+def _followed_by(state: State, surrogate: Surrogate[Any], population: Population, moved: Moved) -> State:
+    """With one more population of the last stage."""
+    stages = (*state.stages, stage_record(state, population, moved))
+    return measure(
+        replace(state, population=population, past=(*state.past, state.population), stages=stages), surrogate
+    )
 
 
 def _with_best_run(state: State, surrogate: Surrogate[Any]) -> State:
@@ -119,24 +136,24 @@ def _with_best_run(state: State, surrogate: Surrogate[Any]) -> State:
     rng = stream(state.seed, "best run", 1000 * len(state.evaluations) + len(state.past))
     lost = values[best] > np.max(log_posterior(population.z)) + _LOST * state.prior.dim  # for a mode exceeds its draws
     found = found_at(runs[best], *common, rng) if lost else recounted(*common, rng)
-    if found is None:
-        return state
-    population, moved = found
-    stages = (*state.stages, stage_record(state, population, moved))
-    return measure(
-        replace(state, population=population, past=(*state.past, state.population), stages=stages), surrogate
-    )
+    return state if found is None else _followed_by(state, surrogate, *found)
 
 
 def _leading_on(state: State, surrogate: Surrogate[Any], chain: tuple[Population, ...]) -> tuple[int, Any]:
     """Which population a new surrogate can go on from, and its points, prepared.
 
-    That is the last whose weights allow a step, by the rule of all steps; the prior's allows any.
+    That is the last whose weights allow a step, by the rule of all steps; the prior's allows any. One at γ = 1 has no
+    step before it: there the surrogate must not have moved away.
     """
+    tuning = state.settings.tuning
     for j in reversed(range(len(chain))):
         points = surrogate.at(chain[j].z)
-        gamma = choose_gamma(replace(state, population=chain[j]), log_terms_of(surrogate, points, chain[j]))
-        if j == 0 or gamma >= min(state.settings.tuning.warm_progress * chain[j].gamma, 1.0):
+        log_terms = log_terms_of(surrogate, points, chain[j])
+        gamma = choose_gamma(replace(state, population=chain[j]), log_terms)
+        leads = gamma >= min(tuning.warm_progress * chain[j].gamma, 1.0)
+        if chain[j].gamma == 1.0:
+            leads = tempering.weight_cov(log_terms(1.0)) <= tuning.retreat_cov
+        if j == 0 or leads:
             return j, points
     raise AssertionError("there is no population")
 

@@ -150,7 +150,8 @@ def _end(state: State, surrogate: Surrogate[Any]) -> State:
     """Stop, or plan the check that decides it; outputs are checked only where something speaks against them."""
     runs = _check_runs(state)
     if state.settings.surrogate == "outputs":
-        memory = training.compare_with_values(state.runs, state.memory, surrogate, state.population)
+        rng = stream(state.seed, "contradiction", len(state.evaluations))
+        memory = training.compare_with_values(state.runs, state.memory, surrogate, state.population, rng)
         some = max(state.settings.tuning.fewest_check_runs, state.prior.simulated.dim)
         state, runs = replace(state, memory=memory), some if memory.objection else 0
     return _plan_check(state, runs) if runs else replace(state, stop=Stop.CONVERGED)
@@ -194,7 +195,8 @@ def _conclude_check(state: State, check: check_runs.Check) -> State:
 def _fit(state: State) -> tuple[Surrogate[Any], training.Memory]:
     """The surrogate of all runs so far, those that failed or found zero likelihood too."""
     gamma = state.learned.gamma if state.learned else 1e-6
-    factor = inflation.inflation(state.settings.tuning, state.squared_z)
+    lately = max(len(state.evaluations) // state.settings.tuning.inflation_lately, 1)
+    factor = inflation.inflation(state.settings.tuning, state.squared_z[-lately:])
     frame = training.frame_of(state.population, state.prior)
     surrogate, memory = training.fit(state.runs, gamma, factor, state.memory, frame)
     return state.informed(surrogate), memory

@@ -40,7 +40,8 @@ def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_t
     placed = moments.place_nodes(surrogate, points, weights, gamma, settings.tuning.nodes, rng)
     index, node_weights, own = placed.which, placed.weights, placed.own if settings.thinned else None
     nodes = points.take(index)
-    cov = moments.evidence_cov(surrogate, nodes, node_weights, gamma, own=own)
+    cap = SPREAD_CLIP if settings.thinned else np.inf
+    cov = moments.evidence_cov(surrogate, nodes, node_weights, gamma, cap, own)
     bound = moments.evidence_cov_bound(surrogate, points, weights, gamma, SPREAD_CLIP)
     log_prior = state.prior.log_density_working
     weight = _search_weight(state)

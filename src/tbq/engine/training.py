@@ -174,14 +174,20 @@ def better_without_outputs(
     factor = inflation.inflation(otherwise.tuning, ())
     values, _ = fit_values(replace(runs, settings=otherwise), 1.0, factor, memory, frame_of(population, runs.prior))
     log_likelihood = np.array([e.log_likelihood for e in runs.evaluations])
-    return output_checks.knows_better(values, surrogate, log_likelihood, population, runs.settings.tuning, rng)
+    return output_checks.knows_better(
+        values, surrogate, log_likelihood, population, runs.prior.simulated, runs.settings, rng
+    )
 
 
-def compare_with_values(runs: Runs, memory: Memory, surrogate: Surrogate[Any], population: Population) -> Memory:
+def compare_with_values(
+    runs: Runs, memory: Memory, surrogate: Surrogate[Any], population: Population, rng: np.random.Generator
+) -> Memory:
     """Ask the log-likelihoods of the same runs for the evidence; an objection where they contradict."""
     if memory.objection or any(e.status is Status.INFEASIBLE for e in runs.evaluations):  # they do not know its border
         return memory
     tuning = runs.settings.tuning
     factor = inflation.inflation(tuning, ())
     values, _ = fit_values(runs, 1.0, factor, memory, frame_of(population, runs.prior))
-    return replace(memory, objection=output_checks.contradicted(surrogate, values, population, tuning))
+    log_likelihood = np.array([e.log_likelihood for e in runs.evaluations if e.status is Status.OK])
+    given = log_likelihood, population, runs.prior.simulated, tuning, rng
+    return replace(memory, objection=output_checks.contradicted(surrogate, values, *given))

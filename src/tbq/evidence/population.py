@@ -24,7 +24,11 @@ _APART = 0.01  # most of the other members that may lie within it
 _MEMBERS = 512  # of a population, to which the mixture is fitted that counts its evidence
 _FEWEST = 20.0  # effective draws without which the part's evidence is not known
 _MATTERS = 0.02  # nats of log Z: a part with less than that is left out
-_MISCOUNTED = 0.2  # nats by which a population's evidence may be below what a mixture fitted to it finds
+_MISCOUNTED = (
+    0.2  # nats by which a population's evidence may be below (of outputs: off) what a mixture fitted to it finds
+)
+_MIXTURES = 4  # most mixtures, each fitted to draws of the last one
+_PLENTY = 0.1  # fraction of effective draws from which on no better mixture is looked for
 _NOTHING = 1e300
 
 
@@ -136,8 +140,11 @@ def recounted(
 ) -> tuple[Population, moves.Moved] | None:
     """The posterior with the evidence that a mixture fitted to its members finds; None where it finds no more.
 
-    Ratios of evidences are poor where members leapt from a plateau to a peak between two stages.
+    Ratios of evidences are poor where members leapt from a plateau to a peak between two stages. Where outputs are
+    learned, their likelihood is smooth enough for mixtures that are fitted again, each to draws of the last one, and
+    for what they find to count where it is less, too.
     """
+    of_outputs = settings.surrogate == "outputs"
 
     def log_q(z: Array) -> Array:
         return surrogate.log_mean(surrogate.at(z), 1.0)
@@ -147,13 +154,18 @@ def recounted(
     if moments.effective_sample_size(weights) < _FEWEST:
         return None
     members = old.z[moments.systematic_resample(weights, min(_MEMBERS, len(old.z)), rng)]
-    mixture = importance.fit_student_mixture(members, rng)
-    drawn = mixture.sample(size, rng)
-    log_prior = prior.log_density_working(drawn)
-    drawn, log_prior = drawn[np.isfinite(log_prior)], log_prior[np.isfinite(log_prior)]
-    at_drawn = log_q(drawn)
-    log_constant, weights = moments.normalise(at_drawn + log_prior - mixture.log_density(drawn) - np.log(size))
-    if log_constant < known + _MISCOUNTED or moments.effective_sample_size(weights) < _FEWEST:
+    for _ in range(_MIXTURES if of_outputs else 1):
+        mixture = importance.fit_student_mixture(members, rng)
+        drawn = mixture.sample(size, rng)
+        log_prior = prior.log_density_working(drawn)
+        drawn, log_prior = drawn[np.isfinite(log_prior)], log_prior[np.isfinite(log_prior)]
+        at_drawn = log_q(drawn)
+        log_constant, weights = moments.normalise(at_drawn + log_prior - mixture.log_density(drawn) - np.log(size))
+        if moments.effective_sample_size(weights) > _PLENTY * size:
+            break
+        members = drawn[moments.systematic_resample(weights, len(members), rng)]
+    off = abs(log_constant - known) if of_outputs else log_constant - known
+    if off < _MISCOUNTED or moments.effective_sample_size(weights) < _FEWEST:
         return None
     n_prior = round(settings.tuning.prior_fraction * size)
     chosen = moments.systematic_resample(weights, size - n_prior, rng)

@@ -155,9 +155,10 @@ def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings,
     as those of a design do, which needs fewer then. Its stages cost no runs and
     are climbed with every new one, in larger steps and shorter chains. It sees the whole prior from the start, so that
     no run goes to exploration. Where noise is unknown, the variance of the evidence is that over the whole population;
-    where it is known, the tolerances were measured with that of the nodes, which is larger. Matérn processes on smooth
-    outputs are not too sure of themselves, and double sums over their nodes cost more. Measured in
-    docs/benchmarks/outputs.md and scale.md.
+    where it is known, the tolerances were measured with that of the nodes, which is larger. Its first surrogates, which
+    know neither the noise nor all that the outputs do, are too sure of themselves, and soon do not count. Matérn
+    processes on smooth outputs are not too sure of themselves, and double sums over their nodes cost more. Measured in
+    docs/benchmarks/outputs.md, noise.md and scale.md.
     """
     fraction = min(max((dim + noise) / 16.0, 0.25), 2.0)
     tuning = replace(values.tuning, nodes=128, candidates=300)
@@ -165,6 +166,8 @@ def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings,
         tuning = replace(tuning, explore_every=0)
     if tuning.inflate:
         tuning = replace(tuning, inflation_start=1.05)
+        if noise:
+            tuning = replace(tuning, inflation_clip=9.0, inflation_lately=3)
     n_initial = max(6 if noise else 10, dim + 3) if options["n_initial"] is None else values.n_initial
     return replace(
         values,

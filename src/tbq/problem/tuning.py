@@ -80,7 +80,9 @@ class Tuning:
     inflation_most: float = 4.0  # factor that it never exceeds
     inflation_runs: int = 5  # tested predictions that the start is worth
     inflation_memory: int = 30  # last tested predictions that count
-    inflation_clip: float = 25.0  # squared z-score at which one prediction is clipped
+    inflation_clip: float = 25.0  # squared z-score at which one prediction is clipped; 9 where noise is unknown (noise)
+    inflation_lately: int = 1  # one in so many of the runs, the last ones, whose predictions count; 3 where noise is
+    # unknown: outputs of few runs are too sure of themselves by up to three times, and those of more are not (noise)
     inflation_depth: float = 10.0  # nats of log L^γ below the best run within which a prediction counts
     inflation_floor: float = 0.02  # nats added to the standard deviation of a prediction: nobody is blamed for less
     guard_depth: float = 10.0  # nats below the best run: where log-depths let expect less, no model is asked (real)
