@@ -56,7 +56,8 @@ def knows_better(
 ) -> bool:
     """Whether the evidence is known twice as well without the outputs, by what each surrogate says of its error.
 
-    Each is taken at its word times how far off its leave-one-out predictions were, in the runs that matter.
+    Each is taken at its word times how far off its leave-one-out predictions were, in the runs that matter; an evidence
+    that rests on a few of the population's points is none, however sure its surrogate is of those.
     """
     matters = log_likelihood > np.max(log_likelihood) - tuning.output_depth
     if np.sum(matters) < tuning.output_least_near:
@@ -69,6 +70,8 @@ def knows_better(
         mean, variance = left_out
         z = ((log_likelihood - mean) / np.sqrt(variance + tuning.inflation_floor**2))[matters]
         _, weights = moments.normalise(log_terms)
+        if moments.effective_sample_size(weights) < tuning.output_least_near:
+            return False
         index, node_weights, _ = moments.place_nodes(surrogate, points, weights, 1.0, tuning.output_nodes, rng)
         cov = moments.evidence_cov(surrogate, points.take(index), node_weights)
         covs.append(cov * max(1.0, float(np.sqrt(np.mean(np.minimum(z**2, 100.0))))))

@@ -165,7 +165,9 @@ def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings,
         tuning = replace(tuning, explore_every=0)
     if tuning.inflate:
         tuning = replace(tuning, inflation_start=1.05)
-    n_initial = max(6 if noise else 10, dim + 3) if options["n_initial"] is None else values.n_initial
+    n_initial = values.n_initial
+    if options["n_initial"] is None:  # slopes that all outputs share are learned from fewer runs than parameters
+        n_initial = min(max(6 if noise else 10, dim + 3), tuning.common_from + 3)
     return replace(
         values,
         surrogate="outputs",
