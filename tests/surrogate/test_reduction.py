@@ -309,11 +309,13 @@ def test_outputs_of_many_parameters_have_common_length_scales():
     assert not isinstance(apart.batch, Common)  # a value is missing
 
 
-def test_a_surrogate_of_common_length_scales_is_stored():
+@pytest.mark.parametrize("n", [18, 60])  # fewer runs than parameters, and more
+def test_a_surrogate_of_common_length_scales_is_stored(n):
     likelihood = tbq.GaussianLikelihood(many, many(np.full(20, 0.2)), 0.1)
-    theta = MANY.sample(60, 0, "lhs")
+    theta = MANY.sample(n, 0, "lhs")
     z = MANY.to_working(theta)
     surrogate, _ = reduction.fit(z, many(theta), likelihood, MANY, "auto", reduction.Memory(), TUNING)
+    assert n > 20 or surrogate.batch.values.slopes is not None
     again = rebuilt(describe(surrogate), Context(MANY, likelihood))
     new = MANY.to_working(MANY.sample(30, 1))
     for one, other in zip(
