@@ -101,5 +101,5 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
     return [[str(r.d), str(r.outputs), str(r.runs), str(r.since), f"{r.opening:.2f}", f"{r.seconds:.2f}"] for r in rows]
 
 
-TEXT = """What opening the journal of a run takes until the next point is chosen, in a fresh process that has loaded tbq:
+TEXT = """Seconds from opening a run's journal until the next point is chosen, in a fresh process that has loaded tbq:
 outputs are learned anew once, as they last were, and then updated by the runs since."""

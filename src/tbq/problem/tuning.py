@@ -117,6 +117,7 @@ class Tuning:
     anew_growth: float = 1.2  # factor of the number of runs after which they are, where that is later
     final_steps: float = 4.0  # steps per parameter of the chains that end in posterior draws (scale)
     common_from: int = 15  # parameters from which on all outputs have the same length-scales (scale)
+    most_design: int = 33  # runs of the design, d + 3 of thirty parameters: of more, few are thought to matter (scale)
     lost: float = 1.0  # coefficient of variation of the evidence above which it is not known where the posterior is
     lost_from: int = 16  # parameters from which on every second run then goes to the most probable point (scale)
     small_population: int = 512  # most points of a population that is only on the way of a climb
