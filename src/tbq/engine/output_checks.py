@@ -57,12 +57,12 @@ def knows_better(
     """Whether the evidence is known twice as well without the outputs, by what each surrogate says of its error.
 
     Each is taken at its word times how far off its leave-one-out predictions were, in the runs that matter; an evidence
-    that rests on a few of the population's points is none, however sure its surrogate is of those.
+    that rests on a few of the points that carry the other is none, however sure its surrogate is of those.
     """
     matters = log_likelihood > np.max(log_likelihood) - tuning.output_depth
     if np.sum(matters) < tuning.output_least_near:
         return False
-    covs = []
+    covs, carriers = [], []
     for surrogate, log_terms, points in reversed(_both(outputs, values, population)):
         left_out = surrogate.left_out(values.gp.x)
         if left_out is None:
@@ -70,12 +70,12 @@ def knows_better(
         mean, variance = left_out
         z = ((log_likelihood - mean) / np.sqrt(variance + tuning.inflation_floor**2))[matters]
         _, weights = moments.normalise(log_terms)
-        if moments.effective_sample_size(weights) < tuning.output_least_near:
-            return False
         index, node_weights, _ = moments.place_nodes(surrogate, points, weights, 1.0, tuning.output_nodes, rng)
         cov = moments.evidence_cov(surrogate, points.take(index), node_weights)
+        carriers.append(moments.effective_sample_size(weights))
         covs.append(cov * max(1.0, float(np.sqrt(np.mean(np.minimum(z**2, 100.0))))))
-    return covs[0] < 0.5 * covs[1]
+    enough = carriers[0] >= max(tuning.output_least_near, tuning.output_overlap * carriers[1])
+    return enough and covs[0] < 0.5 * covs[1]
 
 
 def _both(

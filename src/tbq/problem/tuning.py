@@ -128,6 +128,7 @@ class Tuning:
     output_compare_every: int = 5  # runs after which they are compared again
     output_depth: float = 10.0  # nats below the best run within which predictions are compared
     output_least_near: int = 8  # runs within that depth, and points of the evidence, without which nothing is decided
+    output_overlap: float = 0.05  # share of the outputs' effective points that must carry the other evidence, too
     output_nodes: int = 150  # quadrature nodes of the comparison
     rough_depth: float = 50.0  # nats below the best run within which leave-one-out residuals of an output count
     rough_inflation: float = 1.6  # factor of inflation from which on outputs are said to be rough
