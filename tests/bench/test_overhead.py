@@ -27,7 +27,8 @@ def test_an_iteration_has_its_share_of_what_is_done_now_and_then():
 
 def test_a_small_measurement_is_kept_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(overhead, "measure", overhead._measure)
-    monkeypatch.setattr(overhead.output_overhead, "study", lambda folder: [])  # has a test of its own
+    for part in (overhead.output_overhead, overhead.resuming):  # have tests of their own
+        monkeypatch.setattr(part, "study", lambda folder: [])
     made = []
     monkeypatch.setattr(overhead, "acquire", lambda p, f: made.append((p, f)) or overhead.Acquisition(p, f, 0.25, 0.5))
     for _ in range(2):

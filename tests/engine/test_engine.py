@@ -116,6 +116,12 @@ def test_stopping_needs_the_condition_twice_in_a_row():
     assert len(state.evaluations) >= 13
 
 
+@pytest.mark.parametrize(("d", "runs"), [(3, 10), (9, 12), (30, 33), (60, 33)])
+def test_a_design_for_outputs_grows_with_the_parameters_until_slopes_are_learned(d, runs):
+    assert resolve(d, outputs=True).n_initial == runs
+    assert resolve(d, outputs=True, n_initial=25).n_initial == 25
+
+
 def test_the_upper_bound_holds_the_others_back_but_not_peur():
     settings = resolve(2, acquisition="puq")
     limit = settings.tuning.bound_factor * 0.04

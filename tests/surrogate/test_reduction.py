@@ -228,6 +228,16 @@ def test_the_log_likelihood_is_preferred_where_only_the_outputs_are_rough():
         assert not output_checks.knows_better(values, outputs, y, population, PRIOR, SETTINGS, RNG(0))
 
 
+def test_an_evidence_of_one_point_is_not_preferred():
+    """Where few points carry the evidence of the log-likelihoods, these seem to know it very well."""
+    outputs, values, y = surrogates(swapped, 40, observed=[0.5, 0.5])
+    z = PRIOR.to_working(PRIOR.sample(500, 3, "sobol"))
+    likely = np.argmax(values.log_mean(values.at(z), 1.0))
+    rare = np.where(np.arange(500) == likely, 0.0, 60.0)  # logarithm of the density that the points were drawn from
+    args = (y, Population(z, rare), TUNING, np.random.default_rng(0))
+    assert not output_checks.knows_better(values, outputs, *args)
+
+
 def test_left_out_runs_are_predicted_as_after_a_refit_without_them():
     outputs, values, _ = surrogates(smooth, 12)
     for surrogate in (outputs, values):
@@ -303,8 +313,8 @@ def test_outputs_of_many_parameters_have_common_length_scales():
     z = MANY.to_working(theta)
     surrogate, memory = reduction.fit(z, many(theta), likelihood, MANY, "auto", reduction.Memory(), TUNING)
     assert isinstance(surrogate.batch, Common)
-    np.testing.assert_array_equal(memory.together, surrogate.batch.lengths)
-    assert np.min(memory.together[15:]) > np.median(memory.together[:15])
+    np.testing.assert_array_equal(memory.together, surrogate.batch.shared)
+    assert np.min(memory.together[15:20]) > np.median(memory.together[:15])
     new = MANY.sample(30, 1)
     mean, variance = surrogate.log_likelihood(surrogate.at(MANY.to_working(new)))
     assert np.all(np.abs(mean - likelihood(new)) < 4.0 * np.sqrt(variance) + 0.05)
@@ -314,11 +324,13 @@ def test_outputs_of_many_parameters_have_common_length_scales():
     assert not isinstance(apart.batch, Common)  # a value is missing
 
 
-def test_a_surrogate_of_common_length_scales_is_stored():
+@pytest.mark.parametrize("n", [18, 60])  # fewer runs than parameters, and more
+def test_a_surrogate_of_common_length_scales_is_stored(n):
     likelihood = tbq.GaussianLikelihood(many, many(np.full(20, 0.2)), 0.1)
-    theta = MANY.sample(60, 0, "lhs")
+    theta = MANY.sample(n, 0, "lhs")
     z = MANY.to_working(theta)
     surrogate, _ = reduction.fit(z, many(theta), likelihood, MANY, "auto", reduction.Memory(), TUNING)
+    assert n > 20 or surrogate.batch.values.slopes is not None
     again = rebuilt(describe(surrogate), Context(MANY, likelihood))
     new = MANY.to_working(MANY.sample(30, 1))
     for one, other in zip(

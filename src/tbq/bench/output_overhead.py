@@ -21,7 +21,6 @@ from tbq.common.threads import single_threaded
 from tbq.engine import conclusion, learn, propose
 from tbq.problem.evaluation import Evaluation, Status
 from tbq.problem.settings import resolve
-from tbq.problem.tuning import Tuning
 from tbq.surrogate.outputs import Outputs
 
 SIZES = [
@@ -35,7 +34,7 @@ SIZES = [
 ]
 _SPREAD = 2.0  # posterior standard deviations within which most runs are
 PARTS = ("anew", "update", "search", "assessment")
-COLUMNS = ("case", "parameters", "outputs", "components", "runs", *PARTS, "resume", "peak MB")
+COLUMNS = ("case", "parameters", "outputs", "components", "runs", *PARTS, "peak MB")
 WHOLE_COLUMNS = ("case", "parameters", "outputs", "s before", "s now", "calls before", "calls now")
 EXPONENT_COLUMNS = ("grows with", "where", *PARTS)
 
@@ -56,13 +55,6 @@ class Row:
     search: float  # for one point
     assessment: float  # of the evidence, before the end
     peak_mb: float
-
-    @property
-    def resume(self) -> float:
-        """Seconds at most from opening a journal to the next point: anew once, and the updates since that."""
-        tuning = Tuning()
-        since = max(tuning.anew_every, round(self.runs * (1.0 - 1.0 / tuning.anew_growth)))
-        return self.anew + since * self.update + self.search
 
 
 def measure(case: str, runs: int) -> Row:
@@ -129,7 +121,7 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
     return [
         [r.case, str(r.d), str(r.outputs), str(r.components), str(r.runs)]
         + [f"{getattr(r, part):.2f}" for part in PARTS]
-        + [f"{r.resume:.2f}", f"{r.peak_mb:.0f}"]
+        + [f"{r.peak_mb:.0f}"]
         for r in rows
     ]
 
@@ -166,6 +158,5 @@ def exponent_rows(rows: Sequence[Row]) -> list[list[str]]:
 TEXT = """Seconds of processor time where outputs are learned, after runs of which a third is of the prior and the rest
 about the posterior: *anew*, hyperparameters and all stages from nothing, which is done every eighth run and before the
 end; *update*, one more run from the last hyperparameters and populations; *search* for one point; *assessment* of the
-evidence before the end. *Resume* is what opening a journal takes until the next point at most: it is learned anew once,
-and then updated by the runs since. Whole runs, of the engine before processes were one object and of this one, are own
+evidence before the end. Whole runs, of the engine before processes were one object and of this one, are own
 seconds (median) and calls (mean) of [scale](scale.md)."""

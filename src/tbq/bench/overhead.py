@@ -19,7 +19,7 @@ from scipy import stats
 from tbq import engine, problems
 from tbq.acquisition import search
 from tbq.acquisition.functions import ACQUISITIONS, ENSEMBLE
-from tbq.bench import output_overhead, paper, studies
+from tbq.bench import output_overhead, paper, resuming, studies
 from tbq.common.threads import single_threaded
 from tbq.common.types import Array
 from tbq.engine import propose, stages, training
@@ -195,8 +195,9 @@ def study(
     acquired = studies.run_missing(acquire, [pair for pair in pairs if pair not in known], 1, path)
     known |= {(a.problem, a.function): a for a in acquired}
     rows, acquisitions = sorted(done.values(), key=lambda r: (r.d, r.runs, r.population)), [known[p] for p in pairs]
-    outputs = output_overhead.study(folder)
-    (folder / "overhead.md").write_text(report(rows, acquisitions, outputs, output_overhead.whole_run_rows(folder)))
+    outputs, resumed = output_overhead.study(folder), resuming.study(folder)
+    whole = output_overhead.whole_run_rows(folder)
+    (folder / "overhead.md").write_text(report(rows, acquisitions, outputs, resumed, whole))
     return [done[task] for task in wanted], acquisitions
 
 
@@ -239,6 +240,7 @@ def report(
     rows: Sequence[Row],
     acquisitions: Sequence[Acquisition],
     outputs: Sequence[output_overhead.Row],
+    resumed: Sequence[resuming.Row],
     whole: Sequence[Sequence[str]],
 ) -> str:
     """The tables, with what their columns mean; ``whole`` are cells of whole runs that learned outputs."""
@@ -278,6 +280,10 @@ def report(
             *_markdown(output_overhead.EXPONENT_COLUMNS, output_overhead.exponent_rows(outputs)),
             "",
             *_markdown(output_overhead.WHOLE_COLUMNS, whole),
+            "",
+            resuming.TEXT,
+            "",
+            *_markdown(resuming.COLUMNS, resuming.table_rows(resumed)),
             "",
             "## An acquisition at the paper's size",
             "",

@@ -58,14 +58,15 @@ def knows_better(
 ) -> bool:
     """Whether the evidence is known twice as well without the outputs, by what each surrogate says of its error.
 
-    Each is taken at its word times how far off its leave-one-out predictions were, in the runs that matter. ``prior``
+    Each is taken at its word times how far off its leave-one-out predictions were, in the runs that matter; an evidence
+    that rests on a few of the points that carry the other is none, however sure its surrogate is of those. ``prior``
     is of the simulator's parameters.
     """
     tuning = settings.tuning
     matters = _matters(log_likelihood, tuning)
     if np.sum(matters) < tuning.output_least_near:
         return False
-    covs = []
+    covs, carriers = [], []
     for surrogate, log_terms, points in reversed(_both(outputs, values, population, prior, rng)):
         left_out = surrogate.left_out(values.gp.x)
         if left_out is None:
@@ -79,8 +80,10 @@ def knows_better(
             cov = moments.evidence_cov(surrogate, nodes, node_weights, 1.0, SPREAD_CLIP, own)
         else:
             cov = moments.evidence_cov(surrogate, nodes, node_weights)
+        carriers.append(moments.effective_sample_size(weights))
         covs.append(cov * max(1.0, float(np.sqrt(np.mean(np.minimum(z**2, 100.0))))))
-    return covs[0] < 0.5 * covs[1]
+    enough = carriers[0] >= max(tuning.output_least_near, tuning.output_overlap * carriers[1])
+    return enough and covs[0] < 0.5 * covs[1]
 
 
 def _matters(log_likelihood: Array, tuning: Tuning) -> BoolArray:

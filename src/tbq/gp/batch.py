@@ -18,7 +18,7 @@ from tbq.common.errors import TbqError
 from tbq.common.types import Array, IntArray
 from tbq.gp import regression
 from tbq.gp.kernels import ArdKernel, HyperPrior, Kernel
-from tbq.gp.regression import GP, JITTER, NUGGET
+from tbq.gp.regression import GP, JITTER, NUGGET, Basis
 from tbq.gp.values import Factors, Values, factorise, functions_of, inverse_of_basis
 
 _SMALL = 512  # points of a set up to which what covariances need is kept
@@ -87,17 +87,19 @@ class Batch:
     def process(self, k: int, less: float = 0.0) -> GP:
         """One of the processes by itself, on the points that it saw; with a given term, that of the rest.
 
-        ``less`` is the coefficient of that term.
+        ``less`` is the coefficient of that term. Where slopes have standard deviations of their own, its coordinates
+        are in those units.
         """
         values, seen = self.values, self.values.seen[k]
         units = float(values.offset[k]), float(values.scale[k])
         y = values.y[k, seen]
         if (terms := values.given_terms(values.x[seen])) is not None:
             y = y - less * terms[k]
-        data = (values.x[seen, : values.dim], y, values.noise[k, seen])
-        return regression.build(
-            *data, self.kernel, "linear" if values.linear[k] else "constant", self.parameters[k], units
-        )
+        x, parameters = values.x[seen, : values.dim], self.parameters[k]
+        if values.slopes is not None:
+            x, parameters = x * values.slopes, parameters + np.append(np.log(values.slopes), 0.0)
+        basis: Basis = "linear" if values.linear[k] else "constant"
+        return regression.build(x, y, values.noise[k, seen], self.kernel, basis, parameters, units)
 
     # --- projections ----------------------------------------------------------------------------------------
 
@@ -120,7 +122,7 @@ class Batch:
         n, width = len(self.x), max(_BLOCK // len(self.x), 64)
         mean, variance = np.empty((self.size, len(z))), np.empty((self.size, len(z)))
         values = self.values
-        plain = np.ascontiguousarray(functions_of(z[:, : values.dim], bool(values.linear.any())).T)
+        plain = np.ascontiguousarray(functions_of(z[:, : values.dim], bool(values.linear.any()), values.slopes).T)
         given = values.given_terms(z)
         for j, profiles in enumerate(self._profiles_by_process(z)):
             functions = plain if values.linear[j] else np.vstack([plain[:1], np.zeros_like(plain[1:])])

@@ -6,7 +6,11 @@ over β_k and, to the highest, over a_k is
 
     Σ_k −½ (n − p) log q_k − ½ K log(|C| |HᵀC⁻¹H|),   q_k = min_β (y_k − Hβ)ᵀC⁻¹(y_k − Hβ),   a_k² = q_k/(n − p).
 
-In many dimensions a few dozen values of one output do not tell its length-scales; those of all outputs do.
+In many dimensions a few dozen values of one output do not tell its length-scales; those of all outputs do. They tell,
+too, which parameters do anything at all: slopes may be independent and normal, with a standard deviation w_i a_k for
+parameter i that is learned with the length-scales. Then only the constant is flat, p is one, and fewer runs than
+parameters do. That is the better model where few parameters matter, and one that is less sure of itself where all do:
+the values left out decide (:func:`fit`).
 """
 
 from __future__ import annotations
@@ -24,10 +28,13 @@ from tbq.gp.batch_fitting import laplace_draws, pairs_of
 from tbq.gp.fitting import ENOUGH, MOST_FITTED
 from tbq.gp.kernels import ArdKernel, HyperPrior
 from tbq.gp.regression import COEFFICIENT_SD
-from tbq.gp.values import Factors, Values, factorise
+from tbq.gp.values import FEWEST_FREE, Factors, Values, factorise
 
 _FLAT = 100.0  # amplitudes that are the unit of the mean's coefficients: their prior is ten times as wide, and flat
+_FLAT_SD = 1.0 / (COEFFICIENT_SD * _FLAT)  # slopes in that unit whose standard deviation is one amplitude
 _MOST_STEPS = 60  # of a search
+_SLOPE_SD = 3.0  # of the logarithms of w, whose median is one: from e⁻⁶ to e⁶, nearly nothing to nearly flat
+_SLOPE_REACH = 7.0  # of the same logarithms, either way, that is searched
 _HOPELESS = 1e25  # minus the score where there is no factor
 _WIDTH = 512  # points projected at once
 _SMALL = 512  # points of a set up to which what covariances need is kept
@@ -63,6 +70,12 @@ class Common:
     def lengths(self) -> Array:
         """(d,) logarithms."""
         return self.one.parameters[0, :-1]
+
+    @property
+    def shared(self) -> Array:
+        """(d,) or (2d,): logarithms of length-scales and, where slopes are not flat, of their standard deviations."""
+        slopes = self.values.slopes
+        return self.lengths if slopes is None else np.append(self.lengths, np.log(slopes / _FLAT_SD))
 
     @property
     def parameters(self) -> Array:
@@ -112,6 +125,12 @@ class Common:
         variance = self.one.leave_one_out()[1]
         return self.values.y - self.alpha * variance, self.amplitude[:, None] ** 2 * variance
 
+    @property
+    def left_out_score(self) -> float:
+        """Log-density of all values, each as predicted from those at the other points."""
+        mean, variance = self.leave_one_out()
+        return float(-0.5 * np.sum((self.values.y - mean) ** 2 / variance + np.log(variance)))
+
     def condition_on_mean(self, z: Array) -> Common:
         """All processes with one more value at a point (d,), the one that each expects there: means do not change."""
         mean, values = self._kept(z[None, :]).mean, self.values
@@ -128,49 +147,55 @@ class Common:
 
 @dataclass(frozen=True)
 class Scores:
-    """The marginal likelihood above times the prior of the common length-scales, as of one process."""
+    """The marginal likelihood above times the prior of what all processes share, as of one process.
+
+    That is (d,) logarithms of length-scales and, where slopes are ``learned``, as many of their standard deviations.
+    """
 
     values: Values
     kernel: ArdKernel
     noise: float  # τ
+    learned: bool = False
 
     @cached_property
     def prior(self) -> HyperPrior:
-        """Of the length-scales, (1, d)."""
-        prior = self._one.hyperprior(self.kernel)
-        return HyperPrior(prior.mean[:, :-1], prior.sd[:, :-1], prior.low[:, :-1], prior.high[:, :-1])
+        """Of the shared parameters, (1, d) or (1, 2d)."""
+        prior = _one_of(self.values, self.noise).hyperprior(self.kernel)
+        lengths = [part[:, :-1] for part in (prior.mean, prior.sd, prior.low, prior.high)]
+        if not self.learned:
+            return HyperPrior(*lengths)
+        slopes = (0.0, _SLOPE_SD, -_SLOPE_REACH, _SLOPE_REACH)
+        both = zip(lengths, slopes, strict=True)
+        return HyperPrior(*(np.hstack([part, np.full(part.shape, value)]) for part, value in both))
 
     def at(self, parameters: Array, which: IntArray) -> tuple[Array, Array]:
-        """Scores (M,) and gradients (M, d) at length-scales (M, d); −inf where there is no factor."""
+        """Scores (M,) and gradients (M, ...) at shared parameters (M, ...); −inf where there is no factor."""
         found = [self._at(row) for row in parameters]
         return np.array([score for score, _ in found]), np.array([slope for _, slope in found])
 
     def _at(self, parameters: Array) -> tuple[float, Array]:
         n, d = self.values.x.shape
         place, distances = self._pairs
-        inverse = np.exp(-2.0 * parameters)
+        values = with_slopes(self.values, parameters[d:]) if self.learned else self.values
+        one, inverse = _one_of(values, self.noise), np.exp(-2.0 * parameters[:d])
         profile, slope = self.kernel.profile_and_slope(inverse @ distances)
         covariance = np.eye(n)  # factorise adds noise and nugget
         covariance.reshape(-1)[place] = profile
-        factors, score, ok = factorise(self._one, covariance[None], np.ones(1))
+        factors, score, ok = factorise(one, covariance[None], np.ones(1))
         if not ok[0]:
-            return -np.inf, np.zeros(d)
-        beta, alpha, squares = _conditioned(factors, self.values, self._functions)
-        size, free = len(alpha), n - beta.shape[1]
+            return -np.inf, np.zeros(len(parameters))
+        functions = one.mean_functions(values.x)[0]
+        _, alpha, squares = _conditioned(factors, values, functions)
+        size, free = len(alpha), _free(values, functions)
         weights = (alpha * (free / squares)[:, None]).T @ alpha
         weights -= size * (factors.inverse[0].T @ factors.inverse[0] - factors.projected[0].T @ factors.projected[0])
-        of_lengths = (weights.reshape(-1)[place] * slope) @ distances.T * inverse
+        gradient = (weights.reshape(-1)[place] * slope) @ distances.T * inverse
+        if self.learned:  # a slope's standard deviation w adds w² x xᵀ to the covariance
+            of_slopes = np.einsum("ni,ni->i", functions[:, 1:], weights @ functions[:, 1:]) / _FLAT_SD**2
+            gradient = np.append(gradient, of_slopes)
         off = (parameters - self.prior.mean[0]) / self.prior.sd[0]
         total = size * score[0] - 0.5 * free * np.log(squares).sum() - 0.5 * off @ off
-        return float(total), of_lengths - off / self.prior.sd[0]
-
-    @cached_property
-    def _one(self) -> Values:
-        return _one_of(self.values, self.noise)
-
-    @cached_property
-    def _functions(self) -> Array:
-        return self._one.mean_functions(self.values.x)[0]
+        return float(total), gradient - off / self.prior.sd[0]
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, Array]:
@@ -178,56 +203,83 @@ class Scores:
 
 
 def fit(values: Values, kernel: ArdKernel, start: Array | None) -> Common:
-    """The processes whose length-scales maximise marginal likelihood times prior.
+    """The processes whose shared parameters maximise marginal likelihood times prior.
 
-    ``start`` are logarithms of those that did with fewer values; else the search starts at the prior's centre.
+    Of a linear mean, slopes are flat or have learned standard deviations, whichever predicts values left out better;
+    where there are hardly more runs than parameters, only the latter. ``start`` are the shared parameters of fewer
+    values; else the search starts at the prior's centre.
     """
+    n, d = values.x.shape
+    if n < d + FEWEST_FREE:
+        return _fit(values, kernel, start, learned=True)
+    learned = _fit(values, kernel, start, learned=True)
+    flat = _fit(values, kernel, None if start is None else start[:d], learned=False)
+    return learned if learned.left_out_score > flat.left_out_score else flat
+
+
+def _fit(values: Values, kernel: ArdKernel, start: Array | None, *, learned: bool) -> Common:
     # of the process that has least in units of its variance: more would hide what others know
     noise = float(np.min(values.noise[:, 0] / values.scale**2))
-    scores, which = _scores(values, kernel, noise), np.zeros(1, dtype=int)
+    scores, which = _scores(values, kernel, noise, learned=learned), np.zeros(1, dtype=int)
     low, high = scores.prior.low[0], scores.prior.high[0]
 
     def objective(parameters: Array) -> tuple[float, Array]:
         score, slope = scores.at(parameters[None, :], which)
         return (-float(score[0]), -slope[0]) if np.isfinite(score[0]) else (_HOPELESS, np.zeros_like(parameters))
 
-    at = np.clip(scores.prior.mean[0] if start is None else start, low, high)
+    at = scores.prior.mean[0].copy()
+    if start is not None:
+        at[: len(start)] = start
     options = {"maxiter": _MOST_STEPS, "ftol": ENOUGH}
-    found = optimize.minimize(
-        objective, at, jac=True, method="L-BFGS-B", bounds=list(zip(low, high, strict=True)), options=options
-    )
+    bounds = list(zip(low, high, strict=True))
+    at = np.clip(at, low, high)
+    found = optimize.minimize(objective, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     if start is not None and found.fun >= _HOPELESS:  # what was fitted to fewer points leads nowhere
-        return fit(values, kernel, None)
+        return _fit(values, kernel, None, learned=learned)
     return build_common(values, kernel, found.x, noise)
 
 
 def hyperparameter_draws(processes: Common, n: int, rng: np.random.Generator) -> Iterator[Common]:
-    """All processes at ``n`` draws from a normal approximation of their length-scales' posterior (Laplace)."""
+    """All processes at ``n`` draws from a normal approximation of their shared parameters' posterior (Laplace)."""
     values, kernel, one = processes.values, processes.kernel, processes.one
-    noise = float(one.values.noise[0, 0])
-    for drawn in laplace_draws(_scores(values, kernel, noise), one.parameters[:, :-1], n, rng):
+    noise, shared = float(one.values.noise[0, 0]), processes.shared
+    scores = _scores(replace(values, slopes=None), kernel, noise, learned=values.slopes is not None)
+    for drawn in laplace_draws(scores, shared[None, :], n, rng):
         yield build_common(values, kernel, drawn[0], noise)
 
 
-def _scores(values: Values, kernel: ArdKernel, noise: float) -> Scores:
-    return Scores(values.some(-(-len(values.x) // MOST_FITTED)), kernel, noise)
+def _scores(values: Values, kernel: ArdKernel, noise: float, *, learned: bool) -> Scores:
+    return Scores(values.some(-(-len(values.x) // MOST_FITTED)), kernel, noise, learned)
 
 
-def build_common(values: Values, kernel: ArdKernel, lengths: Array, noise: float) -> Common:
-    """The processes at given logarithms of length-scales (d,), with noise in units of their variances."""
-    one = build(_one_of(values, noise), kernel, np.append(lengths, 0.0)[None, :])
+def build_common(values: Values, kernel: ArdKernel, shared: Array, noise: float) -> Common:
+    """The processes at given shared parameters (d,) or (2d,), with noise in units of their variances."""
+    d = values.x.shape[1]
+    values = with_slopes(values, shared[d:]) if len(shared) > d else replace(values, slopes=None)
+    one = build(_one_of(values, noise), kernel, np.append(shared[:d], 0.0)[None, :])
     functions = one.values.mean_functions(values.x)[0]
     beta, alpha, squares = _conditioned(one.factors, values, functions)
-    amplitude = np.sqrt(squares / (len(values.x) - functions.shape[1]))
+    amplitude = np.sqrt(squares / _free(values, functions))
     noise_of_each = np.broadcast_to(noise * amplitude[:, None] ** 2, values.y.shape)
     own = replace(values, noise=noise_of_each, scale=_FLAT * amplitude)
     return Common(one, own, amplitude, beta, alpha)
 
 
+def with_slopes(values: Values, logarithms: Array) -> Values:
+    """With linear means whose slopes have standard deviations (d,), logarithms in units of the amplitudes."""
+    return replace(values, slopes=_FLAT_SD * np.exp(logarithms), linear=np.ones(len(values.y), dtype=bool))
+
+
+def _free(values: Values, functions: Array) -> int:
+    """Values that tell amplitudes: all but one for each coefficient whose prior is flat."""
+    return len(functions) - (functions.shape[1] if values.slopes is None else 1)
+
+
 def _one_of(values: Values, noise: float) -> Values:
     """Zeros at the same points, in units in which the variance is one."""
     none, unit = np.zeros((1, len(values.x))), np.ones(1)
-    return Values(values.x, none, none + noise, values.seen[:1], values.linear[:1], 0.0 * unit, _FLAT * unit)
+    some = (none, none + noise, values.seen[:1], values.linear[:1], 0.0 * unit, _FLAT * unit)
+    return Values(values.x, *some, slopes=values.slopes)
 
 
 def _conditioned(factors: Factors, values: Values, functions: Array) -> tuple[Array, Array, Array]:

@@ -95,7 +95,9 @@ def draws_of(processes: Processes, n: int, rng: np.random.Generator) -> list[Cal
     if isinstance(processes, Common):
         processes = processes.separate()
     if isinstance(processes, Batch):
-        return [draw(processes.process(k), n, rng) for k in range(processes.size)]
+        drawn = [draw(processes.process(k), n, rng) for k in range(processes.size)]
+        slopes = processes.values.slopes
+        return [path if slopes is None else _in_units(path, slopes) for path in drawn]
     assert isinstance(processes, Levels)
     coarse = [draw(processes.coarse.process(k), n, rng) for k in range(processes.coarse.size)]
     return [
@@ -104,6 +106,11 @@ def draws_of(processes: Processes, n: int, rng: np.random.Generator) -> list[Cal
         else draw(processes.delta.process(k), n, rng)
         for k, uses in enumerate(processes.uses)
     ]
+
+
+def _in_units(path: Paths, slopes: Array) -> Callable[[Array], Array]:
+    """The functions, asked in coordinates that have other units."""
+    return lambda x: path(x * slopes)
 
 
 def _on_coarse(levels: Levels, k: int, coarse: Paths, n: int, rng: np.random.Generator) -> Callable[[Array], Array]:

@@ -17,6 +17,8 @@ from tbq.gp.kernels import HyperPrior, Kernel
 from tbq.gp.linalg import triangular_inverse
 from tbq.gp.regression import COEFFICIENT_SD, NUGGET
 
+FEWEST_FREE = 4  # values more than parameters from which on a mean is linear whose slopes are flat
+
 
 @dataclass(frozen=True)
 class Values:
@@ -31,12 +33,13 @@ class Values:
     scale: Array  # (K,) spread of y, the unit of the priors
     given: IntArray | None = None  # (K,) which of the last columns of x is a term of the mean; −1: none
     extra: int = 0  # such columns
+    slopes: Array | None = None  # (d,) prior sd of the slopes of linear means, in units of the constant's; one if None
 
     def take(self, index: IntArray) -> Values:
         """Those of some of the functions."""
         rows = (self.y[index], self.noise[index], self.seen[index], self.linear[index])
         given = None if self.given is None else self.given[index]
-        return Values(self.x, *rows, self.offset[index], self.scale[index], given, self.extra)
+        return Values(self.x, *rows, self.offset[index], self.scale[index], given, self.extra, self.slopes)
 
     def some(self, step: int) -> Values:
         """Those at every ``step``-th point."""
@@ -58,10 +61,13 @@ class Values:
         return np.asarray(1.0 / (COEFFICIENT_SD * self.scale) ** 2)
 
     def mean_functions(self, x: Array) -> Array:
-        """h(x) of each process, (K, m, p): {1} or {1, xᵢ}, and a given one; zeros where a mean has no such term."""
+        """h(x) of each process, (K, m, p): {1} or {1, xᵢ}, and a given one; zeros where a mean has no such term.
+
+        The coordinates are in units of their slopes, so that all coefficients have the same prior.
+        """
         if not self.linear.any() and self.given is None:
             return np.ones((len(self.linear), len(x), 1))
-        coordinates = functions_of(x[:, : self.dim], bool(self.linear.any()))
+        coordinates = functions_of(x[:, : self.dim], bool(self.linear.any()), self.slopes)
         functions = np.tile(coordinates, (len(self.linear), 1, 1))
         functions[~self.linear, :, 1:] = 0.0
         given = self.given_terms(x)
@@ -156,6 +162,6 @@ def inverse_of_basis(basis: Array, precision: Array) -> tuple[Array, Array]:
     return inverse, -np.log(np.einsum("kii->ki", inverse)).sum(axis=1)
 
 
-def functions_of(x: Array, linear: bool) -> Array:
+def functions_of(x: Array, linear: bool, slopes: Array | None = None) -> Array:
     ones = np.ones((len(x), 1))
-    return np.hstack([ones, x]) if linear else ones
+    return np.hstack([ones, x if slopes is None else x * slopes]) if linear else ones

@@ -118,7 +118,7 @@ class EngineOptions(TypedDict, total=False):
             None,
             "Runs of the initial design.",
             "The larger of 12 and 2d for d parameters; where outputs are learned, of 10 and d + 3, or of 6 and d + 3 "
-            "where their noise is unknown.",
+            "where their noise is unknown, and 33 at most.",
         ),
     ]
     population: Annotated[

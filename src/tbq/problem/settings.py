@@ -168,7 +168,9 @@ def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings,
         tuning = replace(tuning, inflation_start=1.05)
         if noise:
             tuning = replace(tuning, inflation_clip=9.0, inflation_lately=3)
-    n_initial = max(6 if noise else 10, dim + 3) if options["n_initial"] is None else values.n_initial
+    n_initial = values.n_initial
+    if options["n_initial"] is None:  # slopes that all outputs share are learned from fewer runs than parameters
+        n_initial = min(max(6 if noise else 10, dim + 3), tuning.most_design)
     return replace(
         values,
         surrogate="outputs",

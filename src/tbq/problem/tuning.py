@@ -121,6 +121,7 @@ class Tuning:
     anew_growth: float = 1.2  # factor of the number of runs after which they are, where that is later
     final_steps: float = 4.0  # steps per parameter of the chains that end in posterior draws (scale)
     common_from: int = 15  # parameters from which on all outputs have the same length-scales (scale)
+    most_design: int = 33  # runs of the design, d + 3 of thirty parameters: of more, few are thought to matter (scale)
     lost: float = 1.0  # coefficient of variation of the evidence above which it is not known where the posterior is
     lost_from: int = 16  # parameters from which on every second run then goes to the most probable point (scale)
     small_population: int = 512  # most points of a population that is only on the way of a climb
@@ -130,7 +131,8 @@ class Tuning:
     output_least_runs: int = 20  # runs before outputs are compared with log-likelihoods
     output_compare_every: int = 5  # runs after which they are compared again
     output_depth: float = 10.0  # nats below the best run within which predictions are compared
-    output_least_near: int = 8  # runs within that depth without which nothing is decided
+    output_least_near: int = 8  # runs within that depth, and points of the evidence, without which nothing is decided
+    output_overlap: float = 0.05  # share of the outputs' effective points that must carry the other evidence, too
     output_nodes: int = 150  # quadrature nodes of the comparison
     rough_depth: float = 50.0  # nats below the best run within which leave-one-out residuals of an output count
     rough_inflation: float = 1.6  # factor of inflation from which on outputs are said to be rough

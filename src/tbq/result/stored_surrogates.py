@@ -189,6 +189,8 @@ def _describe_batch(batch: Batch | Common) -> Description:
         "linear": values.linear.astype(float),
         "units": np.stack([values.offset, values.scale]),
     }
+    if values.slopes is not None:
+        described["slopes"] = values.slopes
     return described if values.given is None else {**described, "given": values.given.astype(float)}
 
 
@@ -238,7 +240,10 @@ def _batch(d: Description, size: int, context: Context, extra: int = 0) -> Batch
     given = array(d, "given", size).astype(int) if extra else None
     if given is not None and (given.min() < -1 or given.max() >= extra):
         raise DamagedError("a process has a term that is not there")
-    values = Values(x, y, noise, seen > 0.0, linear > 0.0, units[0], units[1], given, extra)
+    slopes = array(d, "slopes", dim) if "slopes" in d else None
+    if slopes is not None and not (np.isfinite(slopes) & (slopes > 0.0)).all():
+        raise DamagedError("a process has slopes of no width")
+    values = Values(x, y, noise, seen > 0.0, linear > 0.0, units[0], units[1], given, extra, slopes)
     return _checked(values, kernel, parameters)
 
 

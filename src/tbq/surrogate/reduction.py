@@ -19,7 +19,7 @@ from tbq.gp import batch_fitting, common
 from tbq.gp.batch import build
 from tbq.gp.kernels import BY_NAME, ArdKernel, KernelChoice
 from tbq.gp.levels import Processes
-from tbq.gp.values import values_of
+from tbq.gp.values import FEWEST_FREE, values_of
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.tuning import Tuning
@@ -45,7 +45,7 @@ class Memory:
     coarse: Mapping[Form, batch_fitting.End] = field(default_factory=dict)  # the same of the coarse model's values
     coarse_at: int = 0  # coarse runs when those were last searched
     axes: tuple[Array, ...] = ()  # principal axes of each experiment, where there is a coarse model
-    together: Array | None = None  # (d,) logarithms of common length-scales
+    together: Array | None = None  # logarithms of what all processes share: see :mod:`tbq.gp.common`
 
 
 class Series(NamedTuple):
@@ -88,14 +88,14 @@ def fit_processes(
     """
     forms = _forms(series, memory, tuning)
     data = [modelled(series[f.component], f.logarithm, noise_sd[series[f.component].experiment], tuning) for f in forms]
-    linear = np.array([m.known >= z.shape[1] + 4 for m in data])
+    linear = np.array([m.known >= z.shape[1] + FEWEST_FREE for m in data])
     values = values_of(z, np.array([m.values for m in data]), np.array([m.noise for m in data]), linear)
     # se fits as well as matern52 and is three times too sure of itself
     kernel = BY_NAME["matern52" if choice == "auto" else choice]
     without_choice = values.complete and not any(is_positive(one, tuning) for one in series)
     if z.shape[1] >= tuning.common_from and without_choice and isinstance(kernel, ArdKernel):
         together = common.fit(values, kernel, memory.together)
-        return together, tuple(Component(one.experiment) for one in series), Memory(together=together.lengths)
+        return together, tuple(Component(one.experiment) for one in series), Memory(together=together.shared)
     batch, ends = batch_fitting.fit(values, kernel, [memory.starts.get(f) for f in forms])
     score = batch.score + [m.log_jacobian for m in data]
     best = np.array([max(_of(j, forms), key=lambda i: float(score[i])) for j in range(len(series))])
