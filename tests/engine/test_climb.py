@@ -9,7 +9,7 @@ from scipy import stats
 import tbq
 from tbq import engine
 from tbq.acquisition import exploration
-from tbq.engine import climb, stages
+from tbq.engine import climb, learn, stages
 from tbq.engine.records import Record
 from tbq.evidence.population import Population
 from tbq.problem.evaluation import Evaluation, Status, judge
@@ -147,3 +147,23 @@ def exact_evidence():
     log_terms = -40 * log_scale - 0.5 * 40 * 0.25 / scale**2 + np.log(scale * np.sqrt(2 * np.pi / 40) / 2000.0)
     top = log_terms.max()
     return top + np.log(np.trapezoid(np.exp(log_terms - top), log_scale) / np.log(1e4))
+
+
+def test_the_middle_of_a_prior_is_run_once_after_the_design_where_the_posterior_is_far():
+    middle = WIDE.from_uniform(np.full((1, 2), 0.5))[0]
+    far = drive(WIDE, series, 14)
+    (first, second) = far.evaluations[12:14]
+    np.testing.assert_allclose(first.theta, middle, rtol=1e-9, atol=1e-9)
+    assert not np.allclose(second.theta, middle, rtol=1e-3, atol=1e-3)
+    near = drive(WIDE, lambda theta: float(-0.5 * (theta[0] / 500.0) ** 2), 13)
+    assert not near.far
+    assert not np.allclose(near.evaluations[12].theta, middle, rtol=1e-3, atol=1e-3)
+
+
+def test_a_far_posterior_gets_twice_the_check_runs_and_some_in_the_plane():
+    far = drive(WIDE, series, 14)
+    assert far.settings.check_runs == 0
+    assert learn._check_runs(far) == 8
+    tuning = replace(far.settings.tuning, check_runs=False)
+    assert learn._check_runs(replace(far, settings=replace(far.settings, tuning=tuning))) == 0
+    assert learn._check_runs(drive(WIDE, lambda theta: float(-0.5 * (theta[0] / 500.0) ** 2), 13)) == 0

@@ -20,7 +20,7 @@ WIDTH = 0.05
 
 
 def sharp(theta):
-    """A Gaussian a hundredth of the prior's width, away from its middle, where the first run is made."""
+    """A Gaussian a hundredth of the prior's width, away from its middle, where a run is made after the design."""
     return -0.5 * np.sum(((theta - 0.3) / WIDTH) ** 2, axis=-1)
 
 

@@ -122,7 +122,7 @@ def test_half_of_the_prior_may_be_infeasible():
 
 def test_after_a_rare_success_runs_are_made_near_it():
     def log_likelihood(theta):  # feasible in a fiftieth of the prior
-        return -np.sum((theta - [1.5, 1.0]) ** 2) if np.sum((theta - [1.5, 1.0]) ** 2) < 0.41 else -np.inf
+        return -np.sum(theta**2) if np.sum(theta**2) < 0.41 else -np.inf
 
     prior = tbq.Prior({"a": stats.uniform(-4, 8), "b": stats.uniform(-4, 8)})
     session = tbq.Session(prior, seed=0)

@@ -55,15 +55,18 @@ def test_a_deep_point_is_expected_to_be_as_deep_as_its_log_depth_and_teaches_not
     np.testing.assert_allclose(expected, 8.0 * (1.0 - np.exp(-mean / 8.0)), rtol=1e-9)
     assert 0.5 < deep.mean() < 1.0
     np.testing.assert_array_equal(deep, expected < -10.0)
+    alone = guarded.unguarded.at(z)
+    deep &= alone.variance > 1.0  # else the model of values knows better
+    np.testing.assert_array_equal(points.deep, deep)
     assert np.all(points.mean[deep] <= expected[deep])
     np.testing.assert_allclose(guarded.log_mean(points, 0.5)[deep], 0.5 * points.mean[deep])
     few = points.take(np.flatnonzero(deep)[:40])
     assert np.all(guarded.log_ratio(few, points, 1.0) == 0.0)
     assert np.all(guarded.revealed_log_ratio(few, few, 1.0) == 0.0)
     upper = np.maximum(8.0 * (1.0 - np.exp(-(mean + 2.0 * 1.5 * np.sqrt(variance)) / 8.0)), points.mean)
-    alone = guarded.unguarded
-    own = alone.log_upper(alone.at(z), 2.0)
-    np.testing.assert_allclose(guarded.log_upper(points, 2.0), np.minimum(upper, own))  # both must allow it
+    own = guarded.unguarded.log_upper(alone, 2.0)
+    both = np.where(~deep & (points.variance <= 1.0), own, np.minimum(upper, own))  # unsure, both must allow it
+    np.testing.assert_allclose(guarded.log_upper(points, 2.0), both)
 
 
 def test_elsewhere_the_model_of_values_is_believed(guarded):
@@ -76,6 +79,25 @@ def test_elsewhere_the_model_of_values_is_believed(guarded):
             guarded.log_ratio(points, points, gamma), guarded.unguarded.log_ratio(alone, alone, gamma)
         )
     assert np.all(guarded.log_upper(points, 3.0) <= guarded.unguarded.log_upper(alone, 3.0))
+
+
+def test_a_guard_does_not_cut_the_tails_that_a_model_of_values_is_sure_of(guarded):
+    """One of log-depths that are too smooth calls the flank of a peak deep."""
+    blunt = gps.build(
+        guarded.guard.gp.x[:25], guarded.guard.gp.y[:25], 1e-6, MATERN52, "constant", np.log([3, 3, 60.0])
+    )
+    flank = np.random.default_rng(13).normal(0.0, 0.03, (200, 2))
+    expected, called_deep = Guard(blunt, WARP, -10.0).expected(flank)
+    assert called_deep.all()
+    surrogate = replace(guarded, guard=Guard(blunt, WARP, -10.0))
+    points, alone = surrogate.at(flank), guarded.unguarded.at(flank)
+    known = alone.variance <= 1.0
+    assert known.mean() > 0.5
+    np.testing.assert_array_equal(points.mean[known], alone.mean[known])
+    np.testing.assert_array_equal(
+        surrogate.log_upper(points, 2.0)[known], guarded.unguarded.log_upper(alone, 2.0)[known]
+    )
+    assert np.all(points.mean[~known] <= expected[~known])
 
 
 def test_a_guard_that_calls_most_of_the_best_runs_deep_is_believed_less(guarded):

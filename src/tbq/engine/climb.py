@@ -49,7 +49,7 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     before = state.satisfied
     state = replace(_to_the_top(state, surrogate), settings=settings)
     satisfied = before + 1 if at_top(state) and (state.satisfied or _nearly(state)) else 0
-    doubts = 0 if eventful else state.doubts
+    doubts = state.doubts if not eventful and (satisfied or state.far) else 0
     last = state.history[-1]
     last = replace(last, error=float(np.hypot(last.error, hidden(state, surrogate))))
     state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, history=(*history, last))
@@ -64,7 +64,7 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
 def _nearly(state: State) -> bool:
     """Whether the error is small enough to go on with doubts; runs far from the posterior hardly make it smaller."""
     tuning, cov = state.settings.tuning, state.history[-1].cov
-    return state.doubts > 0 and cov <= tuning.doubting_factor * state.settings.tolerance[1]
+    return state.far and state.doubts > 0 and cov <= tuning.doubting_factor * state.settings.tolerance[1]
 
 
 def _climb_by_tolerance(state: State, surrogate: Surrogate[Any]) -> State:
@@ -182,7 +182,7 @@ def _verify(state: State, surrogate: Surrogate[Any]) -> State:
     While such runs are made, the populations of the last such climb tell where the next one belongs.
     """
     tuning = state.settings.tuning
-    enough = state.doubts >= tuning.most_doubts
+    enough = state.doubts >= (tuning.most_far_doubts if state.far else tuning.most_doubts)
     if state.doubts and not enough:
         share, where = overlooked(state, surrogate)
         if share > tuning.overlooked:
@@ -202,15 +202,19 @@ def _doubted(state: State, where: Array) -> State:
 
 
 def _doubt_was_right(state: State) -> bool:
-    """Whether the run that was made in doubt found what matters, more than a standard deviation more than expected."""
+    """Whether the run that was made in doubt found more than a standard deviation more than expected.
+
+    Where the posterior is far, that is not rare among deep runs, and only those near the best run matter.
+    """
     if state.doubt is None or state.learned is None:
         return False
     mean, variance = state.learned.surrogate.log_likelihood(state.learned.surrogate.at(state.doubt[None, :]))
     theta = state.prior.from_working(state.doubt[None, :])[0]
     good = [e for e in state.evaluations if e.status is Status.OK]
     found = [e.log_likelihood for e in good if np.array_equal(e.theta, theta)]
-    matters = max(e.log_likelihood for e in good) - state.settings.tuning.guard_depth
-    return bool(found) and found[-1] > max(float(mean[0] + np.hypot(np.sqrt(variance[0]), state.noise)), matters)
+    expected = float(mean[0] + np.hypot(np.sqrt(variance[0]), state.noise))
+    matters = max(e.log_likelihood for e in good) - state.settings.tuning.guard_depth if state.far else -np.inf
+    return bool(found) and found[-1] > max(expected, matters)
 
 
 def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:

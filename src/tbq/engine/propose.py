@@ -50,11 +50,7 @@ def _design_points(state: State, n: int) -> list[Proposal]:
     round_, position = divmod(state.asked, size)
     n = min(n, size - position)
     prior = state.prior.simulated
-    design = prior.sample(size, stream(state.seed, "design", round_), "lhs")
-    middle = prior.from_uniform(np.full((1, prior.dim), 0.5))
-    if round_ == 0 and state.settings.surrogate == "log_likelihood" and prior.contains(middle)[0]:
-        design[0] = middle[0]  # who gives a wide prior often expects something in the middle of it
-    theta = design[position : position + n]
+    theta = prior.sample(size, stream(state.seed, "design", round_), "lhs")[position : position + n]
     if regions := state.regions:
         theta = exploration.promising(prior, regions, n, stream(state.seed, "few", state.next_id))
     return [Proposal(state.next_id + i, row, 0, "initial", np.nan) for i, row in enumerate(theta)]
@@ -78,6 +74,14 @@ def _looks_up(state: State) -> bool:
     return state.far and state.satisfied == 0 and state.next_id % state.settings.tuning.climb_every == 0
 
 
+def _middle(state: State) -> Array | None:
+    """The middle of a prior whose posterior is far, once: who gives a wide prior often expects something there."""
+    prior = state.prior.simulated
+    middle = prior.from_uniform(np.full((1, prior.dim), 0.5))
+    first = state.next_id == state.settings.n_initial and state.far and prior.contains(middle)[0]
+    return prior.to_working(middle) if first else None
+
+
 def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
     """Points chosen one by one, each as if those before it and those still out had returned their predicted means."""
     prior, settings = state.prior.simulated, state.settings
@@ -94,6 +98,8 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
         elif state.assessment is not None and i == 0 and not _is_out(state, state.assessment.suspect):
             aim, candidates = exploration.unsettled(state.assessment, settings.tuning)  # satisfied, but not all is well
             climb = climb and len(candidates) > 1  # the very point where another surrogate differs
+        elif i == 0 and (middle := _middle(state)) is not None:
+            candidates, climb = middle, False
         elif i == 0 and _looks_up(state):
             best = exploration.most_promising(target.surrogate, state.population.z[:, : prior.dim], known, prior)
             candidates, climb = (best, False) if len(best) else (candidates, climb)

@@ -97,10 +97,15 @@ def fit_values(
     """A surrogate of the log-likelihoods."""
     data, tuning = _data(runs, gamma, frame), runs.settings.tuning
     surrogate, values = selection.fit(data, runs.settings.kernel, memory.values)
-    surrogate = replace(surrogate, cap=tuning.mean_cap, inflation=inflation)
+    surrogate = replace(_guarded(runs, surrogate), cap=tuning.mean_cap, inflation=inflation)
     if is_far(runs):  # likely places before vague ones
         surrogate = replace(surrogate, clip=tuning.far_clip)
     return surrogate, replace(memory, values=values)
+
+
+def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
+    """With its guard only where the posterior is far: elsewhere that would deny modes that no run came near."""
+    return surrogate if is_far(runs) else surrogate.unguarded
 
 
 def is_far(runs: Runs) -> bool:
@@ -127,7 +132,8 @@ def rivals(runs: Runs, gamma: float, deflation: float, memory: Memory) -> list[t
     if runs.settings.surrogate == "outputs":
         return []
     found = selection.rivals(_data(runs, gamma, memory.values.frame), memory.values)
-    return [(replace(s, cap=runs.settings.tuning.mean_cap, deflation=deflation), behind) for s, behind in found]
+    cap = runs.settings.tuning.mean_cap
+    return [(replace(_guarded(runs, s), cap=cap, deflation=deflation), behind) for s, behind in found]
 
 
 def _data(runs: Runs, gamma: float, frame: Frame | None) -> Data:

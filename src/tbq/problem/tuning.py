@@ -45,7 +45,8 @@ class Tuning:
     )
     overlooked: float = 0.2  # share of the evidence that may hide, two standard deviations above what is believed
     doubting_factor: float = 2.0  # of ε, up to which such runs go on: they hardly make the error smaller
-    most_doubts: int = 9  # runs in a row where more may hide that found nothing: the next does by one chance in ten
+    most_doubts: int = 18  # runs in a row where more may hide that found nothing: the next does by one chance in 20
+    most_far_doubts: int = 9  # the same where the posterior is far, and such runs are deep: by one chance in ten (real)
     surprise_sd: float = 4.0  # standard deviations above what other runs let expect from which on a run is climbed from
     surprise: float = 3.0  # nats that it must be above that, too
     surprise_depth: float = 50.0  # nats below the best run, beyond which nothing surprises

@@ -24,6 +24,7 @@ from tbq.surrogate.warp import Frame, Warp
 _FEW_TERMS = 8  # after which nodes may be dropped
 _SMALL = 0.7  # |a| of nodes that may be: with |a| up to five, what they add shrinks at least threefold per term
 _MOST_TERMS = 120  # more than |a| of five nats needs
+_SURE = 1.0  # squared nats of variance up to which a model of values knows better than a guard
 _NEGLIGIBLE = 1e-10  # fraction of a sum that its further terms may have
 
 
@@ -96,6 +97,7 @@ class LogNormal:
         if self.guard is None:
             return Points(z, latent, mean, slope**2 * latent.variance, slope)
         expected, deep = self.guard.expected(z)
+        deep &= slope**2 * latent.variance > _SURE
         mean, slope = np.where(deep, np.minimum(expected, mean), mean), np.where(deep, 0.0, slope)
         return Points(z, latent, mean, slope**2 * latent.variance, slope, deep)
 
@@ -141,10 +143,11 @@ class LogNormal:
         else:
             mean, slope = self._unwarped(points.latent.mean, points.z)
             upper = np.minimum(mean, self.ceiling) - self.warp.depth * slope * np.expm1(-sd / self.warp.depth)
-        if self.guard is None:
+        if self.guard is None or points.deep is None:
             return upper
         of_depths = self.guard.log_upper(points.z, deviations * self.inflation)
-        return np.minimum(upper, np.maximum(of_depths, points.mean))
+        sure = ~points.deep & (points.variance <= _SURE)
+        return np.where(sure, upper, np.minimum(upper, np.maximum(of_depths, points.mean)))
 
     def log_mean(self, points: Points, gamma: float) -> Array:
         if self.warp is None:
