@@ -33,9 +33,11 @@ Cost: TypeAlias = Callable[[Array], tuple[float, Array]]  # minus a log density 
 
 
 def number_of_numbers(warp: Warp) -> int:
-    """How many were fitted: a depth, a tilt, of which it had to be found in which parameters it is, and a bowl."""
-    d = 0 if warp.tilt is None else len(warp.tilt)
-    return (d + 1 if d else 0) + (d * (d + 3) // 2 if warp.bowl is not None else 0)
+    """How many were fitted: a depth, a tilt and a bowl."""
+    if warp.tilt is None:
+        return 0
+    d = len(warp.tilt)
+    return 1 + int(np.count_nonzero(warp.tilt)) + (d * (d + 3) // 2 if warp.bowl is not None else 0)
 
 
 def around(data: Data, warp: Warp, cold: bool = True) -> Warp:
