@@ -66,7 +66,8 @@ def plain(value):
 def assert_same(loaded, result):
     """Everything a result is and does."""
     theta = result.prior.sample(50, seed=4)
-    np.testing.assert_allclose(loaded.log_density(theta), result.log_density(theta), rtol=1e-9, atol=1e-9)
+    # factorised anew: rounding times the condition of a covariance with a nugget of 1e-6 and steep log-depths
+    np.testing.assert_allclose(loaded.log_density(theta), result.log_density(theta), rtol=1e-9, atol=1e-7)
     np.testing.assert_allclose(loaded.density_sd(theta), result.density_sd(theta), rtol=1e-5, atol=1e-12)
     np.testing.assert_allclose(loaded.sample(20, seed=1), result.sample(20, seed=1), rtol=1e-6)
     np.testing.assert_array_equal(loaded.samples, result.samples)

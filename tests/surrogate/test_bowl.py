@@ -48,7 +48,7 @@ def test_a_linear_model_with_unknown_noise_is_recovered_from_runs_that_are_all_f
 def test_without_a_bowl_the_top_rises_with_the_noise_level_alone():
     runs = data(60)
     surrogate, _ = fitted(Model("matern52", "linear", warped=True, tilted=True), runs, None, search=True, cold=True)
-    assert surrogate.warp.tilt[2] == pytest.approx(-30.0, rel=0.5)
+    assert -60.0 < surrogate.warp.tilt[2] < -15.0  # from runs that are all far away
     np.testing.assert_array_equal(surrogate.warp.tilt[:2], 0.0)
     flat = Data(runs.z, -np.sum((runs.z - 0.2) ** 4, axis=1), runs.noise, 1.0, None, Tuning())
     surrogate, _ = fitted(Model("matern52", "linear", warped=True, tilted=True), flat, None, search=True, cold=True)

@@ -234,7 +234,7 @@ def test_an_evidence_of_one_point_is_not_preferred():
     z = PRIOR.to_working(PRIOR.sample(500, 3, "sobol"))
     likely = np.argmax(values.log_mean(values.at(z), 1.0))
     rare = np.where(np.arange(500) == likely, 0.0, 60.0)  # logarithm of the density that the points were drawn from
-    args = (y, Population(z, rare), TUNING, np.random.default_rng(0))
+    args = (y, Population(z, rare), PRIOR, SETTINGS, RNG(0))
     assert not output_checks.knows_better(values, outputs, *args)
 
 

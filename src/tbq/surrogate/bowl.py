@@ -86,19 +86,30 @@ def likelier(gp: gps.GP, data: Data, warp: Warp) -> Warp:
 
 
 def _tilted(space: _Space, warp: Warp, cost: Cost) -> Warp:
-    """A top that rises with one more parameter as long as that makes the values more probable by what it costs."""
+    """A top that rises with one more parameter as long as that makes the values more probable by what it costs.
+
+    Each search begins at the given tilt and depth, too: the depth that is best without a tilt may hide one.
+    """
     price, most = 0.5 * np.log(len(space.x)), _ROUNDS["process"]
     chosen: tuple[int, ...] = ()
-    level = replace(warp, top=float(np.max(space.data.y)), tilt=np.zeros(space.dim))
-    least, best = _likelier(space, level, cost, most, chosen)
+    least, best = _likelier(space, _with(space, warp, chosen), cost, most, chosen)
     while len(chosen) < space.dim:
         more = [(*chosen, j) for j in range(space.dim) if j not in chosen]
-        tried = [(*_likelier(space, best, cost, most, rising), rising) for rising in more]
+        starts = [(start, rising) for rising in more for start in (best, _with(space, warp, rising))]
+        tried = [(*_likelier(space, start, cost, most, rising), rising) for start, rising in starts]
         found, tilted, rising = min(tried, key=lambda t: t[0])
         if found > least - price:
             break
         least, best, chosen = found, tilted, rising
     return best
+
+
+def _with(space: _Space, warp: Warp, rising: tuple[int, ...]) -> Warp:
+    """Its top rises with these parameters only."""
+    assert warp.tilt is not None
+    tilt = np.zeros(space.dim)
+    tilt[list(rising)] = warp.tilt[list(rising)]
+    return replace(warp, tilt=tilt, top=float(np.max(space.data.y - space.data.z @ tilt)))
 
 
 def _likelier(
