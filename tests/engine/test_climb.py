@@ -14,6 +14,7 @@ from tbq.engine.records import Record
 from tbq.evidence.population import Population
 from tbq.problem.evaluation import Evaluation, Status, judge
 from tbq.problem.settings import resolve
+from tbq.problem.tuning import Tuning
 
 WIDE = tbq.Prior({"offset": stats.uniform(-1000, 2000), "scale": stats.loguniform(0.01, 100)})
 
@@ -34,7 +35,7 @@ def drive(prior, f, runs, seed=0, **options):
 
 @pytest.fixture(scope="module")
 def state():
-    return drive(WIDE, series, 30)
+    return drive(WIDE, series, 30, tuning=Tuning(check_runs=False))  # which are made without an update
 
 
 def test_the_last_stage_is_reached_with_the_first_surrogate(state):

@@ -21,6 +21,7 @@ _SPREADS = 12  # most rounds in which their proposals are adapted to where they 
 _SPREAD = 0.5  # least growth of log det of their covariance for which there is another
 _EDGE = 0.002  # fraction of them that lies beyond the edge of the part
 _APART = 0.01  # most of the other members that may lie within it
+_MEMBERS = 512  # of a population, to which mixtures are fitted where outputs are learned
 _FEWEST = 20.0  # effective draws without which the part's evidence is not known
 _MATTERS = 0.02  # nats of log Z: a part with less than that is left out
 _MISCOUNTED = (
@@ -152,7 +153,8 @@ def recounted(
     known, weights = moments.normalise(log_q(old.z) + old.log_weights)
     if moments.effective_sample_size(weights) < _FEWEST:
         return None
-    members = old.z[moments.systematic_resample(weights, len(old.z), rng)]
+    some = min(_MEMBERS, len(old.z)) if of_outputs else len(old.z)  # fewer may lose a mode of log-likelihoods
+    members = old.z[moments.systematic_resample(weights, some, rng)]
     for _ in range(_MIXTURES if of_outputs else 1):
         mixture = importance.fit_student_mixture(members, rng)
         drawn = mixture.sample(size, rng)
