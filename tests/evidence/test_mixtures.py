@@ -1,5 +1,7 @@
 """Gaussian mixtures by expectation maximisation against scikit-learn's and SciPy's densities."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -46,3 +48,25 @@ def test_tight_clusters_far_apart_are_not_lost_to_cancellation():
 def test_more_components_than_distinct_points_are_survived():
     m = importance.fit_gaussians(np.zeros((40, 2)), 4, 1e-3)
     assert np.all(np.isfinite(m.log_density(np.zeros((3, 2)))))
+
+
+@pytest.mark.parametrize("at_once", [1, 30, 2**20])
+def test_noise_takes_the_shape_of_its_component(monkeypatch, at_once):
+    """A row at a time, some, and all of them."""
+    monkeypatch.setattr(importance, "_AT_ONCE", at_once)
+    rng = np.random.default_rng(0)
+    factors, component = np.tril(rng.standard_normal((4, 3, 3))), rng.integers(0, 4, 50)
+    noise = rng.standard_normal((50, 3))
+    expected = [factors[k] @ row for k, row in zip(component, noise, strict=True)]
+    np.testing.assert_allclose(importance._stretched(factors, component, noise), expected, rtol=1e-12)
+
+
+def test_draws_of_many_parameters_and_components_take_little_memory():
+    """A copy of its component's factor for each of 16,384 draws would take 472 MB."""
+    d, n = 60, 2**14
+    mixture = importance.StudentMixture(np.full(3, 1 / 3), np.zeros((3, d)), np.tile(np.eye(d), (3, 1, 1)), 120.0)
+    tracemalloc.start()
+    mixture.sample(n, np.random.default_rng(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * n * d * 8

@@ -33,6 +33,7 @@ _EM_STEPS = 60  # at most; a fit that has not fully converged is as good a propo
 _EM_GAIN = 1e-3  # gain in mean log-density per step below which the fit ends
 _CLUSTER_STEPS = 5
 _ATTEMPTS = 2  # at clusters to start from
+_AT_ONCE = 2**20  # elements of the factors that are copied at once
 _EMPTY = 1e-10  # points that a component must have, so that its moments exist
 
 
@@ -66,7 +67,7 @@ class Block:
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         component = rng.permutation(systematic_resample(self.weights, n, rng))
         noise = rng.standard_normal((n, len(self.columns)))
-        return self.means[component] + np.einsum("nij,nj->ni", self.factors[component], noise)
+        return self.means[component] + _stretched(self.factors, component, noise)
 
     def log_density(self, y: Array) -> Array:
         parts = []
@@ -118,7 +119,7 @@ class StudentMixture:
         noise = special.ndtri(u[:, 2:]) * heavy[:, None]
         order = rng.permutation(n)  # systematic resampling of a Sobol sequence would see its pattern
         component, noise = component[order], noise[order]
-        return self.means[component] + np.einsum("nij,nj->ni", self.factors[component], noise)
+        return self.means[component] + _stretched(self.factors, component, noise)
 
     def log_density(self, z: Array) -> Array:
         d, parts = self.means.shape[1], []
@@ -163,6 +164,13 @@ def fit_student_mixture(z: Array, rng: np.random.Generator, freedom: float = FRE
     block = _fit_block(linalg.solve_triangular(root, away.T, lower=True).T, np.arange(z.shape[1]), 1e-6)
     factors = np.einsum("ij,kjl->kil", root, block.factors / _INFLATION * _STUDENT_INFLATION)
     return StudentMixture(block.weights, mean + block.means @ root.T, factors, freedom)
+
+
+def _stretched(factors: Array, component: IntArray, noise: Array) -> Array:
+    """Each row of noise times the factor of its component, (n, d); few rows at once have a copy of theirs."""
+    rows = max(_AT_ONCE // factors[0].size, 1)
+    parts = [slice(i, i + rows) for i in range(0, len(noise), rows)]
+    return np.concatenate([np.einsum("nij,nj->ni", factors[component[some]], noise[some]) for some in parts])
 
 
 def _factor_of(factors: Array, index: IntArray) -> Array:
