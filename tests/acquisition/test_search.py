@@ -135,8 +135,9 @@ def test_the_most_promising_point_is_where_a_likelihood_higher_than_expected_gai
 
     population = np.random.default_rng(0).standard_normal((50, 2))
     run = np.array([[0.8, -1.6]])  # at the top of what is expected
-    assert exploration.most_promising(Sure(), population, run, prior).shape == (0, 2)
-    (found,) = exploration.most_promising(Unsure(), population, run, prior)
+    assert exploration.most_promising(Sure(), population, run, prior, 0.1).shape == (0, 2)
+    (found,) = exploration.most_promising(Unsure(), population, run, prior, 0.1)
     grid = np.stack(np.meshgrid(np.linspace(-1, 3, 201), np.linspace(-4, 1, 251)), axis=-1).reshape(-1, 2)
     value = Unsure().log_upper(grid, 1.0) + prior.log_density_working(grid)
     np.testing.assert_allclose(found, grid[np.argmax(value)], atol=0.02)
+    assert exploration.most_promising(Unsure(), population, run, prior, 9.0).shape == (0, 2)

@@ -8,7 +8,7 @@ from scipy import stats
 
 import tbq
 from tbq import engine
-from tbq.acquisition import exploration
+from tbq.acquisition import exploration, trust_region
 from tbq.engine import climb, learn, stages
 from tbq.engine.records import Record
 from tbq.evidence.population import Population
@@ -94,24 +94,26 @@ def test_what_may_hide_where_runs_fail_is_not_looked_for(state):
     assert where[0] <= 0.0
 
 
-def test_every_third_run_promises_most_while_the_posterior_is_far(state):
+def test_two_of_three_runs_go_up_while_the_posterior_is_far(state):
     assert state.far
     lost = replace(state, satisfied=0, stop=None, assessment=None, doubt=None, next_id=33)
-    lost = replace(lost, settings=replace(lost.settings, max_evaluations=60), evaluations=lost.evaluations[:20])
-    surrogate, known = state.learned.surrogate, WIDE.to_working(np.array([e.theta for e in lost.evaluations]))
+    lost = replace(lost, settings=replace(lost.settings, max_evaluations=60), evaluations=lost.evaluations[:16])
+    z = WIDE.to_working(np.array([e.theta for e in lost.evaluations]))
+    y = np.array([e.log_likelihood for e in lost.evaluations])
 
-    def promise(proposal):
-        z = WIDE.to_working(proposal.theta[None, :])
-        return float((surrogate.log_upper(surrogate.at(z), 1.0) + WIDE.log_density_working(z))[0])
+    def asked(state, number):
+        return WIDE.to_working(engine.ask(replace(state, next_id=number))[1][0].theta[None, :])
 
-    best = exploration.most_promising(surrogate, state.population.z, known, WIDE)
-    promises = [promise(engine.ask(replace(lost, next_id=n))[1][0]) for n in (33, 34, 32)]
-    if len(best):
-        z = WIDE.to_working(engine.ask(lost)[1][0].theta[None, :])
-        np.testing.assert_allclose(z, best, atol=1e-9)
-        assert promises[0] > max(promises[1:])
-    settled = replace(lost, satisfied=1)
-    assert promise(engine.ask(settled)[1][0]) == promise(engine.ask(replace(settled, next_id=34))[1][0])
+    best = exploration.most_promising(state.learned.surrogate, state.population.z, z, WIDE, 1.0)
+    step, gain = trust_region.step_up(z, y, lost.settings.n_initial, WIDE)
+    assert len(best) == 1
+    assert gain > 1.0
+    np.testing.assert_allclose(asked(lost, 33), best, atol=1e-9)
+    np.testing.assert_allclose(asked(lost, 34), step[None, :], atol=1e-9)
+    others = [asked(lost, 32), *(asked(replace(lost, satisfied=1), n) for n in (33, 34))]
+    np.testing.assert_allclose(others[1], others[0], atol=1e-9)
+    np.testing.assert_allclose(others[2], others[0], atol=1e-9)
+    assert min(np.abs(others[0] - up).max() for up in (best, step)) > 1e-3
 
 
 def record(n, log_evidence):
@@ -128,6 +130,9 @@ def test_what_moved_lately_may_move_again():
     assert stages.still_moving(history, still, -25.0) == pytest.approx(5.0)  # since the tenth run
     gaining = runs([-60.0] * 18 + [-48.0] * 2)
     assert stages.still_moving(history, gaining, -25.0) == pytest.approx(13.0)  # hypot(5, 12)
+    assert stages.still_moving(history, still, -25.0, far=True) == pytest.approx(
+        np.hypot(25.0, 40.0)
+    )  # since the fifth
     assert stages.still_moving((), runs([-1.0]), -1.0) == 0.0
 
 

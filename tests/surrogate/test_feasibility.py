@@ -1,5 +1,7 @@
 """The border of zero likelihood: moments against Monte Carlo, evidences against exact ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -162,3 +164,46 @@ def test_a_fifth_of_the_prior_may_fail():
     assert result.log_evidence_sd < 0.1
     failed = [e.status is Status.FAILED for e in result.evaluations]
     assert np.mean(failed[12:]) < 0.25  # the region is avoided, once it is known
+
+
+def test_beside_a_run_the_chance_is_nearly_that_of_the_truncated_process():
+    """Against draws of the process whose signs are those of the runs: Φ(mean/sd) alone is off by a tenth."""
+    x = np.array([[-1.0], [-0.6], [-0.2], [0.3], [0.8]])
+    sign = np.array([1.0, 1.0, 1.0, -1.0, -1.0])
+    z = np.array([[-0.98], [-0.8], [-0.55], [-0.19], [0.0], [0.1], [0.32], [0.5]])
+    parameters = np.log([0.5, 1.5])
+    region = Region(probit.at(x, sign, SE, "constant", parameters))
+    joint = probit._covariance(np.vstack([x, z]), SE, "constant", parameters)
+    h = np.random.default_rng(0).standard_normal((2_000_000, 13)) @ np.linalg.cholesky(joint + 1e-9 * np.eye(13)).T
+    truncated = h[np.all(np.sign(h[:, :5]) == sign, axis=1)][:, 5:]
+    truth = (truncated > 0).mean(axis=0)  # to 0.004 and better
+    latent = region.gp.project(z)
+    normal = special.ndtr(latent.mean / np.sqrt(latent.variance))
+    got = region.at(z).probability
+    np.testing.assert_allclose(got, truth, atol=0.04)
+    beside = [0, 2, 3, 6]
+    assert np.max(np.abs(got - truth)[beside]) < 0.01
+    assert np.max(np.abs(normal - truth)[beside]) > 0.05
+    np.testing.assert_allclose(region.at(x).probability, sign > 0, atol=1e-3)
+
+
+def test_far_from_all_runs_the_chance_is_that_of_the_normal_process():
+    x = np.array([[-1.0], [1.0]])
+    region = Region(probit.at(x, np.array([1.0, -1.0]), SE, "constant", np.log([0.3, 1.0])))
+    z = np.array([[-4.0], [0.0], [5.0]])
+    latent = region.gp.project(z)
+    normal = special.ndtr(latent.mean / np.sqrt(latent.variance))
+    np.testing.assert_allclose(region.at(z).probability, normal, atol=0.02)
+
+
+def test_inflation_multiplies_the_borders_part_of_standard_deviations(bounded):
+    wide, gamma = replace(bounded, inflation=3.0), 1e-9  # without a likelihood only the border is there
+    at, weights = bounded.at(Z), np.full(5, 0.2)
+    plain, more = (np.expm1(b.log_ratio(at, at, gamma)) for b in (bounded, wide))
+    np.testing.assert_allclose(more, np.where(plain > 0.0, 9.0, 1.0) * plain, rtol=1e-6, atol=1e-12)
+    plain, more = (np.expm1(b.log_ratio_diagonal(at, gamma)) for b in (bounded, wide))
+    np.testing.assert_allclose(more, 9.0 * plain, rtol=1e-6)
+    plain, more = (b.revealed_variance(at, at, weights, gamma) for b in (bounded, wide))
+    np.testing.assert_allclose(more, 9.0 * plain, rtol=1e-6)
+    assert wide.condition_on_mean(Z[0]).inflation == wide.unguarded.inflation == 3.0
+    np.testing.assert_array_equal(wide.log_mean(at, 1.0), bounded.log_mean(at, 1.0))

@@ -21,7 +21,6 @@ from tbq.surrogate.protocol import Surrogate
 
 _POOL = 2048  # points of the prior to choose from
 _CLIMBS = 2  # for the highest point
-_GAIN = 0.1  # nats by which a run must promise to be better than all others: less is to run the best one again
 
 
 def exploration(
@@ -96,18 +95,18 @@ def most_probable(surrogate: Surrogate[Any], population: Array, known: Array, pr
     return _highest(value_at, population, known, prior)
 
 
-def most_promising(surrogate: Surrogate[Any], population: Array, known: Array, prior: Prior) -> Array:
+def most_promising(surrogate: Surrogate[Any], population: Array, known: Array, prior: Prior, gain: float) -> Array:
     """The point, as a single candidate (1, d), where the posterior is highest if likelihoods are higher than expected.
 
     By one standard deviation. What runs reveal of the evidence is found where much of it is believed to be: such runs
-    get to a far posterior in small steps only. None, (0, d), where nothing is to be gained.
+    get to a far posterior in small steps only. None, (0, d), where no more than ``gain`` nats are to be gained.
     """
 
     def value_at(z: Array) -> Array:
         return surrogate.log_upper(surrogate.at(z), 1.0) + prior.log_density_working(z)
 
     found = _highest(value_at, population, known, prior)
-    return found[value_at(found) > np.max(value_at(known)) + _GAIN]
+    return found[value_at(found) > np.max(value_at(known)) + gain]
 
 
 def _highest(value_at: Callable[[Array], Array], population: Array, known: Array, prior: Prior) -> Array:

@@ -75,7 +75,7 @@ def _last_seen(state: State) -> float:
 
 def _unsettled(state: State, known: Assessment) -> float:
     """What a run that has not converged may still find: as much as lately, what it believes in, and what may hide."""
-    moved = still_moving(state.history, state.evaluations, known.log_evidence, state.noise)
+    moved = still_moving(state.history, state.evaluations, known.log_evidence, state.noise, far=state.far)
     seen = max(e.log_likelihood for e in state.evaluations if e.status is Status.OK)
     believed, _ = known.surrogate.log_likelihood(known.surrogate.at(known.draws[:_FEW_DRAWS]))
     parts = [moved, max(float(np.mean(believed)) - seen, 0.0)]

@@ -195,10 +195,8 @@ def _conclude_check(state: State, check: check_runs.Check) -> State:
 def _fit(state: State) -> tuple[Surrogate[Any], training.Memory]:
     """The surrogate of all runs so far, those that failed or found zero likelihood too."""
     gamma = state.learned.gamma if state.learned else 1e-6
-    lately = max(len(state.evaluations) // state.settings.tuning.inflation_lately, 1)
-    factor = inflation.inflation(state.settings.tuning, state.squared_z[-lately:])
     frame = training.frame_of(state.population, state.prior)
-    surrogate, memory = training.fit(state.runs, gamma, factor, state.memory, frame)
+    surrogate, memory = training.fit(state.runs, gamma, state.inflation, state.memory, frame)
     return state.informed(surrogate), memory
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from tbq.acquisition import exploration, search
+from tbq.acquisition import exploration, search, trust_region
 from tbq.acquisition.functions import named
 from tbq.common.randomness import stream
 from tbq.common.types import Array
 from tbq.engine import coarse
 from tbq.engine.state import Learned, State
-from tbq.problem.evaluation import Proposal
+from tbq.problem.evaluation import Proposal, Status
+from tbq.surrogate.protocol import Surrogate
 
 
 def ask(state: State, n: int = 1) -> tuple[State, list[Proposal]]:
@@ -69,9 +71,24 @@ def _is_out(state: State, z: Array) -> bool:
     return any(np.array_equal(p.theta, theta) for p in state.out)
 
 
-def _looks_up(state: State) -> bool:
-    """Whether the next run is where most may be gained: every third one, until the evidence is known once."""
-    return state.far and state.satisfied == 0 and state.next_id % state.settings.tuning.climb_every == 0
+def _upward(state: State, surrogate: Surrogate[Any], known: Array) -> Array:
+    """Where most may be gained while the posterior is far, as a single candidate (1, d), or none, (0, d).
+
+    Of every three runs one is where all runs let expect most, and one a step up from the best run; until the evidence
+    is known once.
+    """
+    prior, tuning = state.prior.simulated, state.settings.tuning
+    turn = state.next_id % tuning.climb_every
+    if turn > 1 or not state.far or state.satisfied > 0:
+        return known[:0]
+    if turn == 0:
+        population = state.population.z[:, : prior.dim]
+        return exploration.most_promising(surrogate, population, known, prior, tuning.climb_gain)
+    good = np.array([e.status is Status.OK for e in state.evaluations])
+    y = np.array([e.log_likelihood for e in state.evaluations])
+    y[~good] = np.min(y[good])  # a step must not lead to where runs fail or find no likelihood, either
+    step, gain = trust_region.step_up(known, y, state.settings.n_initial, prior)
+    return step[None, :] if gain > tuning.climb_gain else known[:0]
 
 
 def _middle(state: State) -> Array | None:
@@ -100,9 +117,8 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
             climb = climb and len(candidates) > 1  # the very point where another surrogate differs
         elif i == 0 and (middle := _middle(state)) is not None:
             candidates, climb = middle, False
-        elif i == 0 and _looks_up(state):
-            best = exploration.most_promising(target.surrogate, state.population.z[:, : prior.dim], known, prior)
-            candidates, climb = (best, False) if len(best) else (candidates, climb)
+        elif i == 0 and len(up := _upward(state, target.surrogate, known)):
+            candidates, climb = up, False
         elif settings.tuning.explore_every and number % settings.tuning.explore_every == 0:
             turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)

@@ -22,6 +22,7 @@ from tbq.problem.settings import Settings
 from tbq.surrogate.protocol import SPREAD_CLIP, Surrogate
 
 _SETTLED = 0.5  # of the runs, since when an evidence that did not move has settled
+_FAR_SETTLED = 0.25  # the same where the posterior is far: on the way to it are plateaus (real)
 
 
 def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_the_way: bool = False) -> State:
@@ -47,7 +48,7 @@ def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_t
     weight = _search_weight(state)
     target = Target(surrogate, gamma, log_evidence, nodes, population.z[index], node_weights, log_prior, weight)
     met = _within(settings, cov, bound, settings.tolerance[1 if gamma == 1.0 else 0])
-    moving = still_moving(state.history, state.evaluations, log_evidence, state.noise)
+    moving = still_moving(state.history, state.evaluations, log_evidence, state.noise, far=state.far)
     error = float(np.hypot(np.sqrt(np.log1p(cov**2)), moving))
     record = Record(count, stage, gamma, log_evidence, cov, bound, surrogate.description, error)
     candidates = population.z[:0] if on_the_way and gamma < 1.0 else _screen(state, target, points)
@@ -61,14 +62,21 @@ def measure(state: State, surrogate: Surrogate[Any], points: Any = None, *, on_t
 
 
 def still_moving(
-    history: Sequence[Record], evaluations: Sequence[Evaluation], log_evidence: float, noise: float = 0.0
+    history: Sequence[Record],
+    evaluations: Sequence[Evaluation],
+    log_evidence: float,
+    noise: float = 0.0,
+    *,
+    far: bool = False,
 ) -> float:
     """By how many nats the evidence and the best run moved over the last half of the runs: so may they again.
+
+    Over the last three quarters of them where the posterior is ``far``.
 
     The best of more runs is higher by about the standard deviation of their ``noise``, which says nothing.
     """
     count = len(evaluations)
-    since = _SETTLED * count
+    since = (_FAR_SETTLED if far else _SETTLED) * count
     lately = [r for r in history if r.n_evaluations >= since and (r.gamma == 1.0 or r.n_evaluations < count)]
     moved = max((abs(r.log_evidence - log_evidence) for r in lately), default=0.0)  # not on the way of this climb
     values = [e.log_likelihood if e.status is Status.OK else -np.inf for e in evaluations]

@@ -20,7 +20,7 @@ from tbq.problem.joint_prior import joint
 from tbq.problem.likelihood import GaussianLikelihood
 from tbq.problem.prior import Prior
 from tbq.problem.settings import Settings
-from tbq.surrogate import feasibility
+from tbq.surrogate import feasibility, inflation
 from tbq.surrogate.lognormal import LogNormal
 from tbq.surrogate.protocol import Surrogate
 
@@ -81,7 +81,20 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse)
+        return training.Runs(
+            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, misled=self._misled
+        )
+
+    @property
+    def inflation(self) -> float:
+        """By how much standard deviations are multiplied, by what predictions were off by lately."""
+        lately = max(len(self.evaluations) // self.settings.tuning.inflation_lately, 1)
+        return inflation.inflation(self.settings.tuning, self.squared_z[-lately:])
+
+    @property
+    def _misled(self) -> bool:
+        tuning, of_values = self.settings.tuning, self.settings.surrogate == "log_likelihood"
+        return of_values and tuning.ceiling and self.inflation > tuning.misled
 
     @property
     def far(self) -> bool:
@@ -121,7 +134,8 @@ class State:
             return surrogate
         if isinstance(surrogate, LogNormal):
             surrogate = self._low_beyond_border(surrogate)
-        return feasibility.Bounded(surrogate, self.border)
+        tuning = self.settings.tuning
+        return feasibility.Bounded(surrogate, self.border, tuning.border_inflation if tuning.inflate else 1.0)
 
     def _low_beyond_border(self, surrogate: LogNormal) -> LogNormal:
         """Not much more expected than the best run returned where a run found no likelihood.

@@ -127,7 +127,7 @@ class EngineOptions(TypedDict, total=False):
     ]
     chain_length: Annotated[
         int | None,
-        Option(None, "Markov chain steps per stage.", "20; where outputs are learned 10."),
+        Option(None, "Markov chain steps per stage.", "20; where outputs are learned 10, from 15 parameters on 3d."),
     ]
     max_evaluations: Annotated[
         int | None,

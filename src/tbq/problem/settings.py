@@ -150,17 +150,19 @@ def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings,
 
     A surrogate of outputs learns so fast that its last runs buy a lot, and a mode not yet seen shows only then: up to
     four parameters it is asked for a quarter of the tolerance; with more, where the last percent is dear, for a
-    sixteenth of it for each, those of the noise too, and with 32 and more for twice of it. Where noise is unknown, a
-    misfit is taken for noise until some run fits: the first posteriors are wide, and the runs that they choose spread
-    as those of a design do, which needs fewer then. Its stages cost no runs and
-    are climbed with every new one, in larger steps and shorter chains. It sees the whole prior from the start, so that
-    no run goes to exploration. Where noise is unknown, the variance of the evidence is that over the whole population;
-    where it is known, the tolerances were measured with that of the nodes, which is larger. Its first surrogates, which
-    know neither the noise nor all that the outputs do, are too sure of themselves, and soon do not count. Matérn
-    processes on smooth outputs are not too sure of themselves, and double sums over their nodes cost more. Measured in
-    docs/benchmarks/outputs.md, noise.md and scale.md.
+    sixteenth of it for each, those of the noise too, and past sixteen for as much as the root of that, up to five
+    quarters. Where noise is unknown, a misfit is taken for noise until some run fits: the first posteriors are wide,
+    and the runs that they choose spread as those of a design do, which needs fewer then. Its stages cost no runs and
+    are climbed with every new one, in larger steps and, up to fourteen parameters, shorter chains. It sees the whole
+    prior from the start, so that no run goes to exploration. Where noise is unknown, the variance of the evidence is
+    that over the whole population; where it is known, the tolerances were measured with that of the nodes, which is
+    larger. Its first surrogates, which know neither the noise nor all that the outputs do, are too sure of themselves,
+    and soon do not count. Matérn processes on smooth outputs are not too sure of themselves, and double sums over their
+    nodes cost more. Measured in docs/benchmarks/outputs.md, noise.md and scale.md.
     """
-    fraction = min(max((dim + noise) / 16.0, 0.25), 2.0)
+    share = (dim + noise) / 16.0
+    fraction = min(max(share, 0.25), float(np.sqrt(share)), 1.25)
+    steps = round(values.tuning.chain_steps * dim) if dim >= values.tuning.common_from else 10
     tuning = replace(values.tuning, nodes=128, candidates=300)
     if tuning.explore_every:
         tuning = replace(tuning, explore_every=0)
@@ -178,7 +180,7 @@ def _of_outputs(dim: int, noise: int, options: dict[str, Any], values: Settings,
         strictness=fraction,
         temper_cov=2.0 * values.temper_cov,
         n_initial=min(n_initial, values.max_evaluations),
-        chain_length=10 if options["chain_length"] is None else values.chain_length,
+        chain_length=steps if options["chain_length"] is None else values.chain_length,
         check_runs=0,  # made only where something speaks against the outputs
         thinned=noise > 0,
         tuning=tuning,

@@ -56,7 +56,9 @@ class Tuning:
 
     # --- exploration (ablation) ---
     explore_every: int = 5  # one chosen point in so many explores where the stages do not look; 0 for none
-    climb_every: int = 3  # one chosen point in so many is where most may be gained while the posterior is far (real)
+    climb_every: int = 3  # of so many chosen points one is where most may be gained while the posterior is far, and
+    # one a step up from the best run (real)
+    climb_gain: float = 1.0  # nats that such a run must promise: with less to gain the posterior has been found
     explore_cov: float = 1.5  # coefficient of variation of the weights of an exploring target: how flat it is
     explore_gamma: float = 0.01  # tempering below which a target that is flat over the prior is too flat (real)
     explore_reach: float = 1.5  # distances between two members of a population that a point may lie beyond one of them
@@ -72,7 +74,11 @@ class Tuning:
         True  # expect no run far above the best one, and no spread that nobody will see; False is the paper's
     )
     far_clip: float = 2.0  # nats (1 sd) that a run may move log L by where the posterior is far; else 4 (real)
-    far_depth: float = 300.0  # nats that half of the initial design lies below the best run where it is far (real)
+    far_depth: float = 50.0  # nats per parameter that half of the initial design lies below the best run where it is
+    # far: a normal posterior a tenth as wide as the prior lies so far above it (real)
+    misled: float = (
+        2.5  # inflation from which on the posterior counts as far, too: surrogates know nothing of it (real)
+    )
     beyond_border: float = 3.0  # nats above the best run that a likelihood may have where a run found none (real)
     mean_cap: float = 1.0  # nats: largest γσ in E[L^γ] = exp(γμ + ½ min(γσ, cap)²); 0 is biased, infinity explodes
     adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
@@ -85,6 +91,8 @@ class Tuning:
     inflation_lately: int = 1  # one in so many of the runs, the last ones, whose predictions count; 3 where noise is
     # unknown: outputs of few runs are too sure of themselves by up to three times, and those of more are not (noise)
     inflation_depth: float = 10.0  # nats of log L^γ below the best run within which a prediction counts
+    border_inflation: float = 3.0  # factor of the standard deviations of a border of zero likelihood: a smooth process
+    # knows no corners; with two one run in ten beside one is confidently wrong, with one four (borders)
     inflation_floor: float = 0.02  # nats added to the standard deviation of a prediction: nobody is blamed for less
     guard_depth: float = 10.0  # nats below the best run: where log-depths let expect less, no model is asked (real)
     noise_sd: float = 1e-3  # what the process may miss a value by: nats, or standard deviations of an output's noise
@@ -120,6 +128,8 @@ class Tuning:
     positive_beyond: float = 3.0  # noise sd above zero from which on an observed value allows a logarithm
     anew_every: int = 8  # runs after which logarithms, hyperparameters and stages are found anew, from nothing; or
     anew_growth: float = 1.2  # factor of the number of runs after which they are, where that is later
+    chain_steps: float = 3.0  # steps per parameter of chains from common_from on: where they are fewer, populations,
+    # and the runs chosen among them, lie between prior and posterior, and slopes there are not the posterior's (scale)
     final_steps: float = 4.0  # steps per parameter of the chains that end in posterior draws (scale)
     common_from: int = 15  # parameters from which on all outputs have the same length-scales (scale)
     most_design: int = 33  # runs of the design, d + 3 of thirty parameters: of more, few are thought to matter (scale)
@@ -128,7 +138,7 @@ class Tuning:
     small_population: int = 512  # most points of a population that is only on the way of a climb
     warm_progress: float = 1.05  # factor of γ by which a population of the last climb must lead on to be gone on from
     output_margin: float = 1.5  # factor of the stated error: a kink in an output can fool its process
-    common_margin: float = 3.0  # the same where all outputs have the same length-scales: a bent one is too sure (scale)
+    common_margin: float = 2.0  # the same where all outputs have the same length-scales: bent ones err alike (scale)
     output_least_runs: int = 20  # runs before outputs are compared with log-likelihoods
     output_compare_every: int = 5  # runs after which they are compared again
     output_depth: float = 10.0  # nats below the best run within which predictions are compared

@@ -143,11 +143,12 @@ def _frame(d: Description, dim: int) -> Frame:
 
 
 def _describe_bounded(s: Bounded) -> Description:
-    return {"inner": describe(s.inner), "region": {"gp": _describe_gp(s.region.gp)}}
+    return {"inner": describe(s.inner), "region": {"gp": _describe_gp(s.region.gp)}, "inflation": s.inflation}
 
 
 def _bounded(d: Description, context: Context) -> Bounded:
-    return Bounded(rebuilt(d["inner"], context), Region(_gp(d["region"]["gp"], context)))
+    inflation = _factor(d, "inflation") if "inflation" in d else 1.0  # older files have none
+    return Bounded(rebuilt(d["inner"], context), Region(_gp(d["region"]["gp"], context)), inflation)
 
 
 def _describe_outputs(s: Outputs) -> Description:

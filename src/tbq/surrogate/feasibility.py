@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from tbq.surrogate.selection import pace
 _LEAST_VARIANCE = 1e-6  # of h
 _STEEPEST = 8.0  # |t| beyond which an outcome is as good as certain
 _CORRELATED = 0.999
+_NO_VARIANCE = 1e-12  # of h
+_AT_RUN = 1.0 - 1e-9  # correlation at a run itself
 _ANGLES, _ANGLE_WEIGHTS = (np.polynomial.legendre.leggauss(12)[i] for i in (0, 1))
 
 _NOTHING = 1e9  # nats below any likelihood that counts
@@ -59,21 +62,43 @@ class Region:
     def at(self, z: Array) -> Side:
         latent = self.gp.project(z[:, : self.gp.x.shape[1]])  # noise parameters have no border
         sd = np.sqrt(latent.variance + _LEAST_VARIANCE)
-        return Side(latent, sd, np.clip(latent.mean / sd, -_STEEPEST, _STEEPEST))
+        return Side(latent, sd, self._beside_a_run(latent))
+
+    @cached_property
+    def _runs(self) -> gps.Projection:
+        return self.gp.project(self.gp.x)
+
+    def _beside_a_run(self, latent: gps.Projection) -> Array:
+        """t such that Φ(t) is the chance to be on the right side given how the nearest run ended, shape (n,).
+
+        By the normal process alone, a point next to a hundred successes would fail by a chance of a few tenths of a
+        percent, all such points together: a run's site is a normal factor, and its outcome is a sign. Without the site
+        of the run that h at the point depends on most, both are normal, and the chance given its sign is an orthant's.
+        """
+        sd, of_run = (np.sqrt(np.maximum(points.variance, _NO_VARIANCE)) for points in (latent, self._runs))
+        r = self.gp.covariance(latent, self._runs) / np.outer(sd, of_run)
+        nearest = np.argmax(np.abs(r), axis=1)
+        r, sign, of_run = r[np.arange(len(r)), nearest], np.sign(self.gp.y[nearest]), of_run[nearest]
+        mean, variance, site = self._runs.mean[nearest], of_run**2, 1.0 / self.gp.noise[nearest]
+        free = 1.0 / np.maximum(1.0 / variance - site, 1e-10)  # variance of the run's h without its site
+        free_mean = free * (mean / variance - site * self.gp.y[nearest])
+        slope = r * sd / of_run  # of h at the point by h at the run
+        width = np.sqrt(np.maximum(sd**2 + slope**2 * (free - variance), _NO_VARIANCE))
+        t = np.clip((latent.mean + slope * (free_mean - mean)) / width, -_STEEPEST, _STEEPEST)
+        t_run = np.clip(sign * free_mean / np.sqrt(free), -_STEEPEST, _STEEPEST)
+        both = sign * np.clip(slope * np.sqrt(free) / width, -_AT_RUN, _AT_RUN)
+        known = special.ndtr(t_run)
+        right = special.ndtr(t) + _excess(t, t_run, both) / known
+        wrong = special.ndtr(-t) - _excess(t, t_run, both) / known
+        return np.where(right < wrong, _quantile(right), -_quantile(wrong))
 
     def log_probability(self, z: Array) -> Array:
         return special.log_ndtr(self.at(z).t)
 
     def covariance(self, a: Side, b: Side) -> Array:
-        """Cov(F, F'), shape (n, m): Plackett's integral of the bivariate normal density over the correlation."""
+        """Cov(F, F'), shape (n, m)."""
         r = self.gp.covariance(a.latent, b.latent) / np.outer(a.sd, b.sd)
-        top = np.arcsin(np.clip(r, -_CORRELATED, _CORRELATED))
-        squares, product = 0.5 * (a.t[:, None] ** 2 + b.t**2), np.outer(a.t, b.t)
-        total = np.zeros_like(top)
-        for x, weight in zip(_ANGLES, _ANGLE_WEIGHTS, strict=True):
-            sine = np.sin(0.5 * (x + 1.0) * top)
-            total += weight * np.exp((product * sine - squares) / (1.0 - sine**2))
-        return total * top / (4.0 * np.pi)
+        return _excess(a.t[:, None], b.t, np.clip(r, -_CORRELATED, _CORRELATED))
 
     def condition_on_mean(self, z: Array) -> Region:
         """After a run at z that ends as expected."""
@@ -87,6 +112,22 @@ class Region:
         gp, sign = self.gp, np.sign(self.gp.y)  # a site's value has the sign of its outcome
         for other in fitting.hyperparameter_draws(gp, n, rng):
             yield Region(probit.at(gp.x, sign, gp.kernel, gp.basis, other.parameters))
+
+
+def _excess(t: Array, other: Array, r: Array) -> Array:
+    """Φ₂(t, t'; r) − Φ(t) Φ(t'): Plackett's integral of the bivariate normal density over the correlation."""
+    top = np.arcsin(r)
+    squares, product = 0.5 * (t**2 + other**2), t * other
+    total = np.zeros_like(top)
+    for x, weight in zip(_ANGLES, _ANGLE_WEIGHTS, strict=True):
+        sine = np.sin(0.5 * (x + 1.0) * top)
+        total += weight * np.exp((product * sine - squares) / (1.0 - sine**2))
+    return total * top / (4.0 * np.pi)
+
+
+def _quantile(p: Array) -> Array:
+    """Φ⁻¹(p), no further out than an outcome that is as good as certain."""
+    return np.maximum(special.ndtri(np.clip(p, 1e-300, 1.0)), -_STEEPEST)
 
 
 def learn(z: Array, good: BoolArray, last: Region | None) -> Region | None:
@@ -116,10 +157,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A :class:`tbq.surrogate.protocol.Surrogate` times the belief about where the likelihood is not zero."""
+    """A :class:`tbq.surrogate.protocol.Surrogate` times the belief about where the likelihood is not zero.
+
+    ``inflation`` multiplies the border's part of all standard deviations: a smooth process knows no corners.
+    """
 
     inner: Surrogate[Any]
     region: Region
+    inflation: float = 1.0
 
     def __repr__(self) -> str:
         return f"<Bounded: {self.description}>"
@@ -138,7 +183,7 @@ class Bounded:
     @property
     def unguarded(self) -> Bounded:
         """Without the guard of what it is made of."""
-        return Bounded(self.inner.unguarded, self.region)
+        return replace(self, inner=self.inner.unguarded)
 
     def log_upper(self, points: Points, deviations: float) -> Array:
         """Zero likelihood where that is likelier than not."""
@@ -153,10 +198,12 @@ class Bounded:
 
     def log_ratio(self, a: Points, b: Points, gamma: float) -> Array:
         relative = self.region.covariance(a.side, b.side) / np.outer(a.side.probability, b.side.probability)
+        relative *= np.where(relative > 0.0, self.inflation**2, 1.0)
         return self.inner.log_ratio(a.inner, b.inner, gamma) + np.log1p(np.maximum(relative, -1.0 + 1e-12))
 
     def log_ratio_diagonal(self, points: Points, gamma: float) -> Array:
-        return self.inner.log_ratio_diagonal(points.inner, gamma) - special.log_ndtr(points.side.t)
+        odds = np.exp(special.log_ndtr(-points.side.t) - special.log_ndtr(points.side.t))
+        return self.inner.log_ratio_diagonal(points.inner, gamma) + np.log1p(self.inflation**2 * odds)
 
     def revealed_log_ratio(self, new: Points, nodes: Points, gamma: float) -> Array:
         of_value = self.inner.revealed_log_ratio(new.inner, nodes.inner, gamma)
@@ -174,11 +221,12 @@ class Bounded:
     def _border_shift(self, new: Points, nodes: Points) -> Array:
         """By what fraction of itself (1 sd) a run at each new point moves E[F] at each node; (n_new, n_nodes)."""
         p = new.side.probability
-        return self.region.covariance(new.side, nodes.side) / np.outer(np.sqrt(p * (1.0 - p)), nodes.side.probability)
+        shift = self.region.covariance(new.side, nodes.side) / np.outer(np.sqrt(p * (1.0 - p)), nodes.side.probability)
+        return self.inflation * shift
 
     def condition_on_mean(self, z: Array) -> Bounded:
-        return Bounded(self.inner.condition_on_mean(z), self.region.condition_on_mean(z))
+        return replace(self, inner=self.inner.condition_on_mean(z), region=self.region.condition_on_mean(z))
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Bounded]:
         for inner, region in zip(self.inner.alternatives(n, rng), self.region.alternatives(n, rng), strict=False):
-            yield Bounded(inner, region)
+            yield replace(self, inner=inner, region=region)
