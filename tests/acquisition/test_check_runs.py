@@ -104,3 +104,34 @@ def test_noise_explains_residuals_up_to_its_own_chance():
     told = [replace(e, log_likelihood_sd=0.5) for e in found(0.5, -0.5, 0.5, -0.5)]
     assert check().passed(told)  # a run knows its own noise
     assert not noisy.passed([replace(e, log_likelihood_sd=0.01) for e in told])
+
+
+def test_what_is_known_not_to_be_known_explains_residuals():
+    """Two draws of sd 0.3 that are independent, or know the same: their mean has an sd of 0.21, or of 0.3."""
+    apart, alike = (replace(check(), believed=0.09 * m) for m in (np.eye(4), np.ones((4, 4))))
+    few = found(0.3, -0.3, 0.3, -0.3)
+    assert not check().passed(few)
+    assert apart.passed(few)
+    assert apart.error(few) == check().error(found(0.0, 0.0, 0.0, 0.0))
+    assert not apart.passed(found(0.3, -0.3, 0.6, -0.6))
+    one_way = found(0.3, 0.3, 0.0, 0.0)
+    shift = 0.3 - 0.3 / np.sqrt(2.0)
+    assert apart.error(one_way) == pytest.approx(np.hypot(check().error(found(0.0, 0.0, 0.0, 0.0)), shift))
+    assert not apart.passed(one_way)
+    assert alike.passed(one_way)
+
+
+def test_a_planned_check_knows_what_its_surrogate_does_not():
+    prior = tbq.Prior({name: stats.uniform(-1, 2) for name in "abc"})
+    settings = resolve(3, n_initial=20)
+    state, proposals = engine.ask(engine.init(prior, settings, 0), 20)
+    done = [Evaluation(p.id, p.theta, 0, "initial", np.nan, Status.OK, -np.sum(np.cosh(p.theta))) for p in proposals]
+    found = assess_evidence(engine.tell(state, done))
+    rng = np.random.default_rng(0)
+    check = check_runs.plan(found.posterior, found.posterior, found.surrogate, prior, settings, 20, rng)
+    points = found.surrogate.at(prior.to_working(check.theta))
+    np.testing.assert_allclose(np.diag(check.believed), found.surrogate.log_likelihood(points)[1], rtol=1e-6)
+    correlation = found.surrogate.covariance(points, points)
+    scale = np.sqrt(np.diag(correlation))
+    expected = correlation / np.outer(scale, scale) * np.sqrt(np.outer(*2 * [np.diag(check.believed)]))
+    np.testing.assert_allclose(check.believed, expected, rtol=1e-5, atol=1e-12)

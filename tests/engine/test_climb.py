@@ -173,3 +173,31 @@ def test_a_far_posterior_gets_twice_the_check_runs_and_some_in_the_plane():
     tuning = replace(far.settings.tuning, check_runs=False)
     assert learn._check_runs(replace(far, settings=replace(far.settings, tuning=tuning))) == 0
     assert learn._check_runs(drive(WIDE, lambda theta: float(-0.5 * (theta[0] / 500.0) ** 2), 13)) == 0
+
+
+def test_a_posterior_is_found_once_its_evidence_was_known_near_the_best_run(state):
+    values = runs([-90.0] * 8 + [-60.0] * 8 + [-20.0] * 8)
+
+    def found(history):
+        return replace(state, evaluations=tuple(values), history=tuple(history)).found
+
+    vague, known = replace(record(20, 0.0), cov=30.0), record(20, 0.0)
+    assert not found([])
+    assert not found([vague])
+    assert found([vague, known])
+    assert found([known, vague])  # whatever another model believes since
+    assert not found([replace(known, n_evaluations=14)])  # of a plateau
+    assert not found([replace(known, gamma=0.5)])
+
+
+def test_the_end_of_the_budget_gets_the_check_that_is_left(state):
+    assessed = replace(state, assessment=learn.assess_evidence(state), check=None, stop=None)
+    d3 = replace(assessed.settings, check_runs=4)  # as with three parameters, where a far posterior gets eight
+
+    def planned(left):
+        settings = replace(d3, max_evaluations=len(state.evaluations) + left)
+        return learn._plan_check(replace(assessed, settings=settings), 8).check
+
+    assert len(planned(20).theta) == 8
+    assert len(planned(6).theta) == 6
+    assert planned(3) is None

@@ -1,5 +1,6 @@
 """Files of results from strangers: nothing in them runs, and whatever is wrong with them is one sentence."""
 
+import dataclasses
 import io
 import json
 import os
@@ -16,7 +17,12 @@ from scipy import stats
 
 import tbq
 from tbq.problem.families import families, frozen
+from tbq.problem.tuning import Tuning
 from tbq.result import archive
+from tbq.result.stored_surrogates import Context, describe, rebuilt
+from tbq.surrogate import selection
+from tbq.surrogate.data import Data
+from tbq.surrogate.warp import Frame
 
 TEXT = "result.json"
 SCRIPT = Path(__file__).parents[1] / "fuzz_files.py"
@@ -336,3 +342,21 @@ def test_files_tell_in_which_coordinates_a_surrogate_was_learned(tmp_path):
         np.testing.assert_array_equal(again.log_density(one.samples[:50]), one.log_density(one.samples[:50]))
     assert tbq.load(tmp_path / "early").prior.mixing is None
     assert tbq.load(tmp_path / "now").prior.mixing is not None
+
+
+def test_a_local_surrogate_comes_back_with_its_guard():
+    prior = tbq.Prior({"a": stats.uniform(-1, 2), "b": stats.uniform(-1, 2)})
+    z = prior.to_working(prior.sample(40, 0))
+    y = -0.5 * np.sum((z / 0.05) ** 2, axis=1)
+    data = Data(z, y, np.full(40, 1e-6), 1.0, Frame.of(z), Tuning(), far=True, found=True)
+    _, memory = selection.fit(data, "auto", selection.Memory())
+    model = next(m for m in memory.warm if m.local)
+    surrogate, _ = selection.fit(data, "auto", dataclasses.replace(memory, model=model))
+    again = rebuilt(describe(surrogate), Context(prior, None))
+    assert surrogate.local
+    assert again.local
+    new = prior.to_working(prior.sample(50, 1))
+    np.testing.assert_allclose(again.at(new).mean, surrogate.at(new).mean, rtol=1e-6)
+    np.testing.assert_array_equal(np.isnan(again.left_out(z)[0]), np.isnan(surrogate.left_out(z)[0]))
+    old = {k: v for k, v in describe(surrogate).items() if k != "local"}  # as files were before
+    assert not rebuilt(old, Context(prior, None)).local

@@ -18,6 +18,15 @@ def test_inflation_starts_as_told_and_follows_large_errors(start):
     assert inflation.inflation(tuning, (25.0,) * 300) == 4.0
 
 
+def test_where_many_predictions_were_tested_it_may_be_less():
+    assert inflation.inflation(DEFAULT, (0.01,) * 50, 1.2) == 1.2
+    assert inflation.inflation(DEFAULT, (), 1.2) == 1.5
+    learned = np.sqrt((5 * 1.5**2 + 30 * 1.69) / 35)
+    assert 1.2 < learned < 1.5
+    assert inflation.inflation(DEFAULT, (1.69,) * 30, 1.2) == pytest.approx(learned)
+    assert inflation.supported(DEFAULT, (1.69,) * 30, 1.2) == 1.0
+
+
 def test_deflation_follows_small_errors_and_is_never_above_one():
     assert inflation.deflation(DEFAULT, ()) == 1.0
     assert inflation.deflation(DEFAULT, (9.0,) * 25) == 1.0

@@ -162,3 +162,17 @@ def test_no_more_is_expected_than_runs_allow(warp, frame):
     assert np.all(now < expected)  # neighbours of lowered points are lower too
     np.testing.assert_allclose(lowered.log_likelihood(lowered.at(z))[0], y, atol=0.05)  # runs are what they were
     assert surrogate.at_most(far, expected + 1.0) is surrogate
+
+
+def test_a_local_surrogate_predicts_only_the_runs_that_it_learned_and_keeps_its_guard(model):
+    surrogate = model[0]
+    of_all, local = surrogate.left_out(surrogate.gp.x), replace(surrogate, local=True)
+    deep = np.array([[7.0, 7.0], [-8.0, 3.0]])
+    runs = np.vstack([deep[:1], surrogate.gp.x, deep[1:]])
+    assert surrogate.left_out(runs) is None
+    mean, variance = local.left_out(runs)
+    np.testing.assert_array_equal(np.isnan(mean), [True, *[False] * 9, True])
+    np.testing.assert_array_equal(mean[1:-1], of_all[0])
+    np.testing.assert_array_equal(variance[1:-1], of_all[1])
+    assert local.unguarded is local
+    assert local.description == f"{surrogate.description}, local"

@@ -114,3 +114,48 @@ def test_the_moments_of_a_warped_surrogate_are_those_of_its_draws():
     known = np.diag(ratio) < 2.0  # where draws tell the moments
     assert known.sum() >= 3
     np.testing.assert_allclose(got[known][:, known], ratio[known][:, known], rtol=0.02)
+
+
+LOCAL = Model("se", "constant", warped=True, rotated=True, local=True)
+
+
+def test_a_local_model_is_of_the_runs_that_matter_alone():
+    z = points(40, 2)
+    y = -40.0 * np.sum(z**2, axis=1)
+    runs = data(z, y)
+    surrogate, score = fitted(LOCAL, runs, None, search=True)
+    gp = surrogate.gp
+    assert 8 < runs.near.sum() < 40
+    np.testing.assert_array_equal(gp.x, runs.frame(z[runs.near]))
+    expected = log_marginal(gp, gp.x, gp.y, gp.noise)
+    expected += gp.kernel.hyperprior(2, gp.scale).log_density(gp.parameters)
+    expected -= np.sum(np.log(surrogate.warp.inverse(gp.y, z[runs.near])[1]))
+    assert score == pytest.approx(expected, abs=1e-3)
+    deeper = data(z, np.where(runs.near, y, 1000.0 * y))
+    _, same = fitted(LOCAL, deeper, Start(gp.parameters, surrogate.warp), search=False)
+    assert same == pytest.approx(score, abs=1e-9)
+
+
+def test_a_local_model_knows_a_ridge_that_one_of_all_runs_does_not():
+    """A bent ridge under walls that are thousands of nats high: what they vary by is not what it does."""
+    rng = np.random.default_rng(5)
+
+    def log_likelihood(z):
+        bent = z[:, 1] - 0.5 * z[:, 0] ** 2
+        return -8.0 * z[:, 0] ** 2 - 200.0 * bent**2 - 1000.0 * np.expm1(np.maximum(np.abs(bent) - 0.4, 0.0) * 6.0)
+
+    on = rng.normal(0.0, [0.3, 0.06], (30, 2))
+    on[:, 1] += 0.5 * on[:, 0] ** 2
+    z = np.vstack([points(40, 2), on])
+    runs = Data(z, log_likelihood(z), np.full(70, 1e-6), 1.0, Frame.of(on), Tuning())
+    new = rng.normal(0.0, [0.25, 0.05], (300, 2))
+    new[:, 1] += 0.5 * new[:, 0] ** 2
+
+    def off(model):
+        surrogate, score = fitted(model, runs, None, search=True, cold=True)
+        mean, _ = surrogate.log_likelihood(surrogate.at(new))
+        return np.sqrt(np.mean((mean - log_likelihood(new)) ** 2)), score
+
+    (local, score), (whole, other) = off(LOCAL), off(LOCAL._replace(local=False))
+    assert local < 0.5 * whole
+    assert score > other + 10.0

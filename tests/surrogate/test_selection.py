@@ -134,3 +134,34 @@ def test_another_run_at_the_same_point_tells_what_averaging_does(warped):
     before = float(surrogate.log_likelihood(point)[1][0])
     after = float(surrogate.condition_on_mean(z).log_likelihood(surrogate.condition_on_mean(z).at(z[None, :]))[1][0])
     assert after == pytest.approx(before * surrogate.noise / (before + surrogate.noise), rel=1e-6)
+
+
+def wide_runs(n, *, far, found):
+    """A narrow peak in a wide square, as it is known by some runs on it."""
+    z = np.vstack([points(n // 2, 2), 0.1 * points(n - n // 2, 2, seed=1)])
+    y = -0.5 * np.sum((z / 0.05) ** 2, axis=1)
+    return Data(z, y, np.full(n, 1e-6), 1.0, Frame.of(z[n // 2 :]), Tuning(), far=far, found=found)
+
+
+@pytest.mark.parametrize(("far", "found", "asked"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_local_models_compete_where_a_far_posterior_was_found(far, found, asked):
+    runs = wide_runs(40, far=far, found=found)
+    assert 0 < runs.near.sum() < 40
+    assert any(m.local for m in competitors("auto", runs)) is asked
+
+
+def test_a_model_of_all_runs_takes_over_from_a_local_one_at_once_and_the_other_way_round():
+    away, near = wide_runs(38, far=True, found=False), wide_runs(40, far=True, found=True)
+    _, memory = selection.fit(away, "auto", Memory())
+    assert not memory.model.local
+    assert not memory.asked_locally
+    _, asked = selection.fit(near, "auto", memory)
+    assert asked.asked_locally
+    assert any(m.local for m in asked.warm)
+    local = replace(asked, model=next(m for m in asked.warm if m.local))
+    surrogate, _ = selection.fit(near, "auto", local)
+    assert surrogate.local
+    assert surrogate.guard is not None
+    surrogate, again = selection.fit(replace(near, found=False), "auto", local)
+    assert not surrogate.local
+    assert not again.model.local

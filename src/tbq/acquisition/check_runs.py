@@ -32,6 +32,7 @@ class Check:
     tolerance: float  # on the evidence
     tuning: Tuning = field(default_factory=Tuning)
     noise: float = 0.0  # standard deviation in nats of runs that do not tell theirs
+    believed: Array | None = None  # (n, n) covariance of what is not known of the log-likelihoods; None for nothing
 
     def proposals(self, next_id: int, n: int, stage: int) -> list[Proposal]:
         """The next points that have not been proposed yet; none when all are out."""
@@ -46,31 +47,47 @@ class Check:
 
     def passed(self, evaluations: Sequence[Evaluation]) -> bool:
         """Whether the residuals that matter are small, and so is what the draws, of which there must be some, say."""
-        if len(self._of_draws(evaluations)) == 0 or self.error(evaluations) > self.tuning.check_error * self.tolerance:
+        tolerance, residuals = self.tolerance, self.residuals(evaluations)
+        if len(self.residuals(self._draws(evaluations))) == 0:
             return False
-        return float(np.sqrt(self._excess(evaluations) / len(self.residuals(evaluations)))) < (
-            self.tuning.check_rms * self.tolerance
-        )
+        if self.error(evaluations) > self.tuning.check_error * tolerance:
+            return False
+        return float(np.sqrt(self._excess(evaluations) / len(residuals))) < self.tuning.check_rms * tolerance
 
     def error(self, evaluations: Sequence[Evaluation]) -> float:
         """What the posterior draws among them say of the evidence: the standard error of their mean.
 
-        They are few: one more is imagined that is off by the tolerance.
+        They are few: one more is imagined that is off by the tolerance. What is not known of them, and known not to
+        be, is part of the evidence's error already; but their mean must not be off by more than that allows.
         """
         draws = self._draws(evaluations)
         n = len(self.residuals(draws))
-        return float(np.sqrt((self._excess(draws) + self.tolerance**2) / (n + 1) / max(n, 1)))
+        scatter = (self._excess(draws) + self.tolerance**2) / (n + 1) / max(n, 1)
+        return float(np.hypot(np.sqrt(scatter), self._shift(draws)))
 
-    def _of_draws(self, evaluations: Sequence[Evaluation]) -> Array:
-        return self.residuals(self._draws(evaluations))
+    def _shift(self, draws: Sequence[Evaluation]) -> float:
+        """By how much the mean residual exceeds its own standard deviation, as it is believed and by noise."""
+        residuals, relevant = self.residuals(draws), self._relevant(draws)
+        if self.believed is None or not len(residuals):
+            return 0.0
+        rows = [e.id - self.first_id for e in relevant]
+        noise = np.array([noise_sd(e, self.noise) for e in relevant]) ** 2
+        sd = np.sqrt(np.mean(self.believed[np.ix_(rows, rows)]) + np.sum(noise) / len(rows) ** 2)
+        return max(abs(float(np.mean(residuals))) - float(sd), 0.0)
 
     def _draws(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         return [e for e in evaluations if e.id < self.first_id + self.n_draws]
 
     def _excess(self, evaluations: Sequence[Evaluation]) -> float:
-        """Sum of the squared residuals that matter, less what noise explains but for one chance in forty."""
-        expected = np.array([noise_sd(e, self.noise) for e in self._relevant(evaluations)]) ** 2
+        """Sum of the squared residuals that matter, less what is believed and what noise explains.
+
+        Of the noise all but one chance in forty.
+        """
+        relevant = self._relevant(evaluations)
+        expected = np.array([noise_sd(e, self.noise) for e in relevant]) ** 2
         explained = np.sum(expected) + _CHANCE * np.sqrt(2.0 * np.sum(expected**2))
+        if self.believed is not None:
+            explained += sum(self.believed[e.id - self.first_id, e.id - self.first_id] for e in relevant)
         return max(float(np.sum(self.residuals(evaluations) ** 2) - explained), 0.0)
 
     def residuals(self, evaluations: Sequence[Evaluation]) -> Array:
@@ -120,6 +137,16 @@ def plan(
     z = np.array(points)
     draws, _ = surrogate.log_likelihood(surrogate.at(drawn))
     threshold = float(np.quantile(draws, settings.tuning.check_depth))
-    expected, _ = surrogate.log_likelihood(surrogate.at(z))
+    there = surrogate.at(z)
+    expected, variance = surrogate.log_likelihood(there)
     theta = prior.simulated.from_working(z)
-    return Check(first_id, theta, expected, n_draws, threshold, settings.tolerance[1], settings.tuning)
+    believed = _scaled_to(variance, surrogate.log_ratio(there, there, 1.0))
+    return Check(
+        first_id, theta, expected, n_draws, threshold, settings.tolerance[1], settings.tuning, believed=believed
+    )
+
+
+def _scaled_to(variance: Array, covariance: Array) -> Array:
+    """The covariance with these variances: a surrogate's relative one is inflated, to be safe elsewhere."""
+    scale = np.sqrt(variance / np.maximum(np.diag(covariance), 1e-300))
+    return np.asarray(scale[:, None] * covariance * scale)

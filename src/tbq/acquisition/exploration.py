@@ -31,14 +31,17 @@ def exploration(
     prior: Prior,
     settings: Settings,
     rng: np.random.Generator,
+    *,
+    everywhere: bool = True,
 ) -> tuple[Target, Array]:
     """A flat target where the stages do not look, and the points to choose from.
 
     In the plane that is the whole prior. With more parameters a prior is too large for that alone: every second turn
     the points lie past the current population. Where log-likelihoods differ by hundreds of nats, a target that is flat
-    over the prior knows no difference between those that matter: then all turns go there.
+    over the prior knows no difference between those that matter: then all turns go there, as they do where it is known
+    that the posterior is not ``everywhere``.
     """
-    if prior.dim <= 2 or turn % 2 == 0:
+    if everywhere and (prior.dim <= 2 or turn % 2 == 0):
         z = whole.z[: settings.tuning.candidates]
         target = _flat(z, surrogate, prior, settings, rng)
         if target.gamma > settings.tuning.explore_gamma:

@@ -45,9 +45,13 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     if np.isinf(state.settings.temper_cov):
         return measure(state, surrogate)
     history, settings, eventful = state.history, state.settings, _doubt_was_right(state)
-    state = replace(_retreat(state, surrogate), settings=_hasty(settings))
-    before = state.satisfied
-    state = replace(_to_the_top(state, surrogate), settings=settings)
+    if _due_anew(state):
+        before = state.satisfied
+        state = replace(ascend(state, surrogate, anew=True), anew_at=len(state.evaluations))
+    else:
+        state = replace(_retreat(state, surrogate), settings=_hasty(settings))
+        before = state.satisfied
+        state = replace(_to_the_top(state, surrogate), settings=settings)
     satisfied = before + 1 if at_top(state) and (state.satisfied or _nearly(state)) else 0
     doubts = state.doubts if not eventful and (satisfied or state.far) else 0
     last = state.history[-1]
@@ -59,6 +63,14 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     if state.doubt is not None:
         return replace(state, satisfied=min(satisfied, settings.tuning.in_a_row - 1))
     return _verify(state, surrogate) if satisfied >= state.settings.tuning.in_a_row else state
+
+
+def _due_anew(state: State) -> bool:
+    """Whether to climb from the prior: every few runs once a far posterior was found.
+
+    Members of the last populations do not get to where new runs let the posterior reach: no run would be made there.
+    """
+    return state.far and state.found and len(state.evaluations) >= state.anew_at + state.settings.tuning.anew_every
 
 
 def _nearly(state: State) -> bool:
@@ -188,7 +200,7 @@ def _verify(state: State, surrogate: Surrogate[Any]) -> State:
         if share > tuning.overlooked:
             return _doubted(state, where)
     again = ascend(replace(state, history=state.history[:-1]), surrogate, anew=True)
-    if again.satisfied == 0:
+    if again.satisfied == 0 and not _nearly(again):
         return again
     share, where = overlooked(again, surrogate)
     return replace(again, satisfied=state.satisfied) if enough or share <= tuning.overlooked else _doubted(again, where)

@@ -64,7 +64,8 @@ def _surrogate_error(state: State, now: float) -> float:
         tuning = state.settings.tuning
         many = state.prior.simulated.dim >= tuning.common_from
         return max((tuning.common_margin if many else tuning.output_margin) * now, _last_seen(state))
-    return inflation.supported(state.settings.tuning, state.squared_z) * max(now, _last_seen(state))
+    support = inflation.supported(state.settings.tuning, state.squared_z, state.least_inflation)
+    return support * max(now, _last_seen(state))
 
 
 def _last_seen(state: State) -> float:

@@ -168,10 +168,12 @@ def _without_outputs(state: State) -> State:
 
 
 def _plan_check(state: State, runs: int) -> State:
-    settings, found = replace(state.settings, check_runs=runs), state.assessment
+    """With a check of so many runs; of fewer, but no fewer than where nothing is far, at the end of the budget."""
+    left, found = state.settings.max_evaluations - state.asked, state.assessment
     assert found is not None
-    if settings.max_evaluations - state.asked < runs:
+    if left < (state.settings.check_runs or runs):
         return state  # what is left of the budget cannot decide it
+    settings = replace(state.settings, check_runs=min(runs, left))
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
     check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     return replace(state, check=replace(check, noise=state.noise))

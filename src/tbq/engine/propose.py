@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,8 @@ def chosen_points(state: State, learned: Learned, n: int) -> list[Proposal]:
             turn, rng = number // settings.tuning.explore_every, stream(state.seed, "exploration", number)
             populations = (state.past[0] if state.past else state.population, state.population)
             surrogate = target.surrogate.unguarded  # what it is kept from believing is tested here
-            aim, candidates = exploration.exploration(turn, *populations, surrogate, state.prior, settings, rng)
+            explored = partial(exploration.exploration, everywhere=not (state.far and state.found))
+            aim, candidates = explored(turn, *populations, surrogate, state.prior, settings, rng)
         elif i == 0 and _is_lost(state, learned):
             found = exploration.most_probable(target.surrogate, state.population.z[:, : prior.dim], known, prior)
             candidates, climb = found, False

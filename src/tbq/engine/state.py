@@ -62,7 +62,7 @@ class State:
     border: feasibility.Region | None = None  # of zero likelihood, once a run found it
     reach: feasibility.Region | None = None  # where runs do not fail, once one did
     learned: Learned | None = None
-    anew_at: int = 0  # runs when outputs were last learned anew, as if nothing had been learned before
+    anew_at: int = 0  # runs when outputs were last learned, or a far posterior climbed to, as if nothing were known
     anew_with: int = 0  # the same, coarse runs counted
     satisfied: int = 0
     assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
@@ -81,20 +81,40 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        return training.Runs(
-            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, misled=self._misled
-        )
+        known = self.evaluations, self.prior, self.settings, self.likelihood, self.coarse
+        return training.Runs(*known, misled=self._misled, found=self.found)
 
     @property
     def inflation(self) -> float:
         """By how much standard deviations are multiplied, by what predictions were off by lately."""
-        lately = max(len(self.evaluations) // self.settings.tuning.inflation_lately, 1)
-        return inflation.inflation(self.settings.tuning, self.squared_z[-lately:])
+        return inflation.inflation(self.settings.tuning, self._lately, self.least_inflation)
+
+    @property
+    def least_inflation(self) -> float:
+        """What standard deviations are multiplied by at least: less where many predictions were tested on the way."""
+        tuning = self.settings.tuning
+        return tuning.far_inflation if self.far else tuning.inflation_start
+
+    @property
+    def _lately(self) -> tuple[float, ...]:
+        """Squared z-scores that count."""
+        return self.squared_z[-max(len(self.evaluations) // self.settings.tuning.inflation_lately, 1) :]
 
     @property
     def _misled(self) -> bool:
         tuning, of_values = self.settings.tuning, self.settings.surrogate == "log_likelihood"
-        return of_values and tuning.ceiling and self.inflation > tuning.misled
+        return of_values and tuning.ceiling and inflation.inflation(tuning, self._lately) > tuning.misled
+
+    @property
+    def found(self) -> bool:
+        """Whether it is known where the posterior is: once the evidence was known to its order of magnitude.
+
+        With a best run that was nearly as good as it is now: what was found before that was a plateau on the way.
+        """
+        tuning = self.settings.tuning
+        best = np.maximum.accumulate([e.log_likelihood if e.status is Status.OK else -np.inf for e in self.evaluations])
+        since = int(np.argmax(best >= best[-1] - tuning.guard_depth)) if len(best) else 0
+        return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
 
     @property
     def far(self) -> bool:

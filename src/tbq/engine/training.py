@@ -36,6 +36,7 @@ class Runs:
     likelihood: GaussianLikelihood | None  # the data, where outputs can be learned
     coarse: tuple[Evaluation, ...] = ()  # of a coarse model
     misled: bool = False  # whether surrogates have been far off lately
+    found: bool = False  # whether it is known where the posterior is
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,9 @@ def _data(runs: Runs, gamma: float, frame: Frame | None) -> Data:
     z = runs.prior.simulated.to_working(np.array([e.theta for e in good]))
     tuning = runs.settings.tuning
     known = np.array([noise_sd(e, runs.settings.log_likelihood_noise or 0.0) for e in good])
-    return Data(z, y, tuning.noise_sd**2 + known**2, gamma, frame, tuning, learns_noise=not _noise_is_known(runs))
+    where = {"far": is_far(runs), "found": runs.found}
+    noise = tuning.noise_sd**2 + known**2
+    return Data(z, y, noise, gamma, frame, tuning, learns_noise=not _noise_is_known(runs), **where)
 
 
 def _noise_is_known(runs: Runs) -> bool:

@@ -46,7 +46,9 @@ class Tuning:
     overlooked: float = 0.2  # share of the evidence that may hide, two standard deviations above what is believed
     doubting_factor: float = 2.0  # of ε, up to which such runs go on: they hardly make the error smaller
     most_doubts: int = 18  # runs in a row where more may hide that found nothing: the next does by one chance in 20
-    most_far_doubts: int = 9  # the same where the posterior is far, and such runs are deep: by one chance in ten (real)
+    most_far_doubts: int = (
+        6  # the same where the posterior is far, and such runs are deep: by one chance in seven (real)
+    )
     surprise_sd: float = 4.0  # standard deviations above what other runs let expect from which on a run is climbed from
     surprise: float = 3.0  # nats that it must be above that, too
     surprise_depth: float = 50.0  # nats below the best run, beyond which nothing surprises
@@ -84,6 +86,7 @@ class Tuning:
     adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
     inflate: bool = True  # multiply standard deviations by what earlier predictions were off by; False is the paper's
     inflation_start: float = 1.5  # factor before any prediction was tested: a fitted process is too sure of itself
+    far_inflation: float = 1.2  # factor that it is at least where the posterior is far, and many were tested (real)
     inflation_most: float = 4.0  # factor that it never exceeds
     inflation_runs: int = 5  # tested predictions that the start is worth
     inflation_memory: int = 30  # last tested predictions that count
@@ -104,6 +107,9 @@ class Tuning:
     deep_noise_slope: float = 0.1  # its standard deviation per nat of depth beyond that
     deepest: float = 100.0  # nats of log L^γ that it sees: with the noise of more it would forget that a run is deep
     contest_growth: float = 1.2  # factor of the number of runs after which all models compete again
+    far_pace: int = (
+        2  # most runs after which models are fitted again where the posterior is far: few are near it (real)
+    )
     contest_every: int = 5  # fits after which those do that were not far behind
     contest_margin: float = 30.0  # nats of score behind the best at which a model is far behind
     rival_scale: float = 4.0  # nats of score behind that make a rival e times less plausible: scores err by as much

@@ -44,4 +44,5 @@ def left_out(result: Result) -> LeftOut | None:
     if predicted is None:
         return None
     mean, variance = predicted
-    return LeftOut(np.array([e.log_likelihood for e in runs]), mean, np.sqrt(variance))
+    learned = np.isfinite(mean)
+    return LeftOut(np.array([e.log_likelihood for e in runs])[learned], mean[learned], np.sqrt(variance[learned]))

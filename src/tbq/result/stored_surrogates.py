@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -105,6 +105,7 @@ def _describe_log_normal(s: LogNormal) -> Description:
         "noise": s.noise,
         "level": s.level,
         "guard": None if s.guard is None else _describe_guard(s.guard),
+        "local": s.local,
     }
 
 
@@ -122,7 +123,8 @@ def _log_normal(d: Description, context: Context) -> LogNormal:
         raise DamagedError("a surrogate has noise that no run has")
     factors = (real(d, "cap"), _factor(d, "inflation"))
     guard = None if d.get("guard") is None else _guard(d["guard"], context)
-    return LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, clip, noise, level, guard)
+    surrogate = LogNormal(_gp(d["gp"], context), *factors, warp, deflation, frame, ceiling, clip, noise, level, guard)
+    return replace(surrogate, local=d.get("local") is True)
 
 
 def _guard(d: Description, context: Context) -> Guard:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,8 @@ class Data:
     frame: Frame | None  # coordinates of the population; None for the working ones
     tuning: Tuning
     learns_noise: bool = False  # whether there may be more of it than is known
+    far: bool = False  # whether the posterior is far from most of the prior
+    found: bool = False  # whether it is known where the posterior is
 
     @property
     def may_be_noisy(self) -> bool:
@@ -72,6 +74,16 @@ class Data:
     @cached_property
     def near(self) -> BoolArray:
         return np.asarray(np.max(self.y) - self.y <= self.depth)
+
+    @property
+    def asks_locally(self) -> bool:
+        """Whether models of the runs that matter alone are asked: where the posterior is far and has been found."""
+        return self.far and self.found and not self.near.all()
+
+    @cached_property
+    def best(self) -> Data:
+        """The runs that matter."""
+        return replace(self, z=self.z[self.near], y=self.y[self.near], noise=self.noise[self.near])
 
 
 def few(dim: int) -> int:

@@ -38,20 +38,21 @@ def squared_z(
     return tuple(float(v) for v in np.minimum(z[matters] ** 2, tuning.inflation_clip))
 
 
-def inflation(tuning: Tuning, squared_z: Sequence[float]) -> float:
-    """By how much to multiply standard deviations: never below the start; 1 where nothing is inflated."""
+def inflation(tuning: Tuning, squared_z: Sequence[float], least: float | None = None) -> float:
+    """By how much to multiply standard deviations: never below the start, or ``least``; 1 where nothing is inflated."""
     if not tuning.inflate:
         return 1.0
     start = tuning.inflation_start
-    return float(np.clip(_root_mean_square(start, tuning, squared_z), start, tuning.inflation_most))
+    learned = _root_mean_square(start, tuning, squared_z)
+    return float(np.clip(learned, start if least is None else least, tuning.inflation_most))
 
 
-def supported(tuning: Tuning, squared_z: Sequence[float]) -> float:
+def supported(tuning: Tuning, squared_z: Sequence[float], least: float | None = None) -> float:
     """The fraction of inflated standard deviations that predictions support: runs are stopped by more, to be safe."""
     if not tuning.inflate:
         return 1.0
     learned = _root_mean_square(tuning.inflation_start, tuning, squared_z)
-    return min(learned / inflation(tuning, squared_z), 1.0)
+    return min(learned / inflation(tuning, squared_z, least), 1.0)
 
 
 def deflation(tuning: Tuning, squared_z: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ from tbq.common.types import Array, BoolArray, IntArray
 from tbq.gp.fitting import hyperparameter_draws
 from tbq.gp.regression import GP, NUGGET, Projection
 from tbq.surrogate.guard import Guard
-from tbq.surrogate.protocol import SPREAD_CLIP, rows_at
+from tbq.surrogate.protocol import SPREAD_CLIP, are_among, rows_at
 from tbq.surrogate.warp import Frame, Warp
 
 _FEW_TERMS = 8  # after which nodes may be dropped
@@ -71,6 +71,7 @@ class LogNormal:
     noise: float = 0.0  # squared nats that a further run's log-likelihood varies by
     level: float = 0.0  # of that, what was learned rather than given
     guard: Guard | None = None  # believed where it expects a deep value
+    local: bool = False  # whether deep runs were not learned
 
     def __repr__(self) -> str:
         return f"<LogNormal: {self.description}>"
@@ -80,12 +81,13 @@ class LogNormal:
         how = "" if self.warp is None else ", warped" if self.warp.tilt is None else ", tilted"
         how += ", bowl" if self.warp is not None and self.warp.bowl is not None else ""
         how += ", rotated" if self.frame else ""
+        how += ", local" if self.local else ""
         return f"{self.gp.kernel.name}, {self.gp.basis} mean{how}"
 
     @property
     def unguarded(self) -> LogNormal:
-        """What the process alone believes."""
-        return replace(self, guard=None)
+        """What the process alone believes; a local one believes nothing of where it has no runs."""
+        return self if self.local else replace(self, guard=None)
 
     def _framed(self, z: Array) -> Array:
         return z if self.frame is None else self.frame(z)
@@ -102,12 +104,16 @@ class LogNormal:
         return Points(z, latent, mean, slope**2 * latent.variance, slope, deep)
 
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
-        rows = rows_at(self.gp.x, self._framed(z))
+        x = self._framed(z)
+        learned = are_among(self.gp.x, x) if self.local else np.ones(len(z), dtype=bool)
+        rows = rows_at(self.gp.x, x[learned])
         if rows is None:
             return None
         latent, variance = (part[rows] for part in self.gp.leave_one_out())
-        mean, slope = self._unwarped(latent, z)
-        return mean, slope**2 * variance
+        mean, slope = self._unwarped(latent, z[learned])
+        found = np.full((2, len(z)), np.nan)
+        found[:, learned] = mean, slope**2 * variance
+        return found[0], found[1]
 
     def _unwarped(self, latent: Array, z: Array) -> tuple[Array, Array]:
         return (latent, np.ones_like(latent)) if self.warp is None else self.warp.inverse(latent, z)

@@ -33,6 +33,7 @@ class Model(NamedTuple):
     rotated: bool = False  # in whitened coordinates of the population
     bowl: bool = False  # relative to a quadratic depth
     noisy: bool = False  # with noise of unknown level, beyond what is known of it
+    local: bool = False  # of the runs that matter alone
 
 
 SMOOTH = Model("se", "quadratic")  # with noise, what most noisy log-likelihoods are
@@ -59,7 +60,8 @@ def competitors(choice: KernelChoice, data: Data) -> list[Model]:
     """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets several models compete.
 
     A tilt is not fitted to a few runs, nor a bowl to not many more than its numbers, nor either to noisy runs, whose
-    noise lifts the top.
+    noise lifts the top. Where the posterior is far, models of the runs that matter compete too: one length-scale does
+    not suit a prior that is a thousand times as wide as the posterior.
     """
     dim, runs = data.z.shape[1], len(data.y)
     if choice == "additive":
@@ -83,6 +85,11 @@ def competitors(choice: KernelChoice, data: Data) -> list[Model]:
             Model("se", "constant", warped=True, rotated=True),
             Model("matern52", "constant", warped=True, rotated=True),
             Model("se", "quadratic", warped=True, rotated=True),
+        ]
+    if data.asks_locally and dim >= 2:
+        models += [
+            Model("se", "constant", warped=True, rotated=True, local=True),
+            Model("matern52", "constant", warped=True, rotated=True, local=True),
         ]
     if data.expected_noise:
         return models
@@ -108,6 +115,7 @@ def fitted(
     ``cold`` lets the search begin at the hyperparameters' prior too; ``known`` is a process of the first of these runs.
     """
     search = search or start is None
+    data = data.best if model.local else data
     level = _level(model, start)
     base, data = data, data if level == 0.0 else replace(data, noise=data.noise + level)
     warp = _warp(model, data, start)
@@ -135,6 +143,7 @@ def fitted(
     frame = data.frame if model.rotated else None
     ceiling = float(np.max(data.y)) + data.scale if data.tuning.ceiling else np.inf
     surrogate = LogNormal(gp, warp=warp, frame=frame, ceiling=ceiling, noise=data.expected_noise, level=level)
+    surrogate = replace(surrogate, local=model.local)
     return surrogate, _score(gp, v, data, warp) - (_NOISY if model.noisy else 0.0)
 
 

@@ -19,7 +19,7 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 from scipy.spatial import distance
 
-from tbq.common.types import Array, IntArray
+from tbq.common.types import Array, BoolArray, IntArray
 
 # The most nats (1 sd) that anything is believed to move the log-likelihood by. Beyond, expectations of exponentials
 # rest on events no one will see, and a few points of large spread would rule.
@@ -60,7 +60,8 @@ class Surrogate(Protocol[P]):
     def left_out(self, z: Array) -> tuple[Array, Array] | None:
         """Mean and variance of log L at runs made at ``z``, each as predicted from all others.
 
-        The runs are given in the order in which they were learned; None where not all of them were.
+        The runs are given in the order in which they were learned; None where not all of them were, but nan for those
+        that a local surrogate did not learn because they are deep.
         """
 
     def log_mean(self, points: P, gamma: float) -> Array:
@@ -86,6 +87,11 @@ class Surrogate(Protocol[P]):
 
     def alternatives(self, n: int, rng: np.random.Generator) -> Iterator[Self]:
         """The surrogate at up to ``n`` other plausible hyperparameters."""
+
+
+def are_among(x: Array, z: Array) -> BoolArray:
+    """Which of the points ``z`` are rows of ``x``."""
+    return np.asarray(distance.cdist(z, x).min(axis=1, initial=np.inf) < _SAME)
 
 
 def rows_at(x: Array, z: Array) -> IntArray | None:

@@ -27,6 +27,7 @@ class Memory:
     model: Model | None = None
     contenders: tuple[Model, ...] = ()
     contest_at: int = 0
+    asked_locally: bool = False  # whether local models competed then
     chosen_at: int = 0
     fitted_at: int = 0
     warm: Mapping[Model, Start] = field(default_factory=dict)
@@ -53,13 +54,16 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
     are marginalised and the warp's Jacobian counts, so that flexibility is paid for.
     """
     n, model, tuning = len(data.y), memory.model, data.tuning
-    if model is not None and n - memory.fitted_at < pace(n):
+    model = None if model is not None and model.local and not data.asks_locally else model
+    every = min(pace(n), tuning.far_pace) if data.far else pace(n)
+    if model is not None and n - memory.fitted_at < every:
         same = replace(data, gamma=memory.gamma, frame=memory.frame)
         surrogate, _ = fitted(model, same, memory.warm[model], search=False, known=memory.last)
         return replace(surrogate, guard=_guard(same, memory, model)), replace(memory, last=surrogate.gp)
-    everyone = n >= tuning.contest_growth * memory.contest_at
-    models = competitors(choice, data) if everyone else list(memory.contenders)
-    due = everyone or model is None or n - memory.chosen_at >= tuning.contest_every * pace(n)
+    everyone = model is None or n >= tuning.contest_growth * memory.contest_at
+    everyone = everyone or (data.asks_locally and not memory.asked_locally)
+    models = competitors(choice, data) if everyone else _allowed(memory.contenders, data)
+    due = everyone or n - memory.chosen_at >= tuning.contest_every * every
     if model is not None and not due:
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
@@ -67,11 +71,14 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
     if everyone and data.may_be_noisy and choice == "auto":
         found |= _noisy(found, data, memory, cold)
     best = max(found, key=lambda m: found[m][1])
+    if data.asks_locally and model in found and found[model][1] > found[best][1] - tuning.rival_scale:
+        best = model  # what scores cannot tell apart would take turns, and runs are chosen for one of them
     near = tuple(m for m in found if found[m][1] > found[best][1] - tuning.contest_margin)
     memory = replace(
         memory,
         model=best,
         contest_at=n if everyone else memory.contest_at,
+        asked_locally=data.asks_locally if everyone else memory.asked_locally,
         contenders=near if due else memory.contenders,
         chosen_at=n if due else memory.chosen_at,
         fitted_at=n,
@@ -82,6 +89,11 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         warm={**memory.warm, **{m: _start(s) for m, (s, _) in found.items()}},
     )
     return replace(found[best][0], guard=_guard(data, memory, best)), memory
+
+
+def _allowed(models: Iterable[Model], data: Data) -> list[Model]:
+    """Local models need a guard, which there is where the posterior is far."""
+    return [m for m in models if data.asks_locally or not m.local]
 
 
 def _best_guard(found: Contest, data: Data) -> Model | None:
@@ -127,7 +139,7 @@ def rivals(data: Data, memory: Memory) -> list[tuple[LogNormal, float]]:
     if memory.model is None:
         return []
     same = replace(data, frame=memory.frame)
-    models = dict.fromkeys((memory.model, *memory.contenders))
+    models = dict.fromkeys((memory.model, *_allowed(memory.contenders, data)))
     scored = {m: fitted(m, same, memory.warm[m], search=False) for m in models}
     best = scored.pop(memory.model)[1]
     return [(replace(s, guard=_guard(same, memory, m)), max(best - score, 0.0)) for m, (s, score) in scored.items()]
