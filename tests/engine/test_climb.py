@@ -201,3 +201,11 @@ def test_the_end_of_the_budget_gets_the_check_that_is_left(state):
     assert len(planned(20).theta) == 8
     assert len(planned(6).theta) == 6
     assert planned(3) is None
+
+
+def test_a_check_that_was_passed_lately_is_not_made_again(state):
+    count, tuning = len(state.evaluations), replace(state.settings.tuning, check_runs=True)
+    state = replace(state, settings=replace(state.settings, tuning=tuning))
+    assert learn._check_runs(replace(state, checked_at=0)) == 8
+    assert learn._check_runs(replace(state, checked_at=count - 7)) == 0
+    assert learn._check_runs(replace(state, checked_at=count - 8)) == 8

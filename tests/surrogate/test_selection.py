@@ -150,6 +150,14 @@ def test_local_models_compete_where_a_far_posterior_was_found(far, found, asked)
     assert any(m.local for m in competitors("auto", runs)) is asked
 
 
+def test_a_local_model_needs_more_runs_than_a_quadratic_has_numbers():
+    runs = wide_runs(40, far=True, found=True)
+    deep = np.flatnonzero(~runs.near)
+    few = np.concatenate([deep, np.flatnonzero(runs.near)[:11]])  # a quadratic of two parameters has six; and two more
+    assert runs.asks_locally
+    assert not replace(runs, z=runs.z[few], y=runs.y[few], noise=runs.noise[few]).asks_locally
+
+
 def test_a_model_of_all_runs_takes_over_from_a_local_one_at_once_and_the_other_way_round():
     away, near = wide_runs(38, far=True, found=False), wide_runs(40, far=True, found=True)
     _, memory = selection.fit(away, "auto", Memory())

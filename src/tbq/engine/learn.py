@@ -139,11 +139,15 @@ def _coarse(state: State) -> bool:
 
 
 def _check_runs(state: State) -> int:
-    """Fresh runs that decide about the end: more, and in the plane too, where the posterior is far."""
-    tuning = state.settings.tuning
-    if not (state.far and tuning.check_runs):
-        return state.settings.check_runs
-    return tuning.far_check_runs * max(tuning.fewest_check_runs, state.prior.dim)
+    """Fresh runs that decide about the end: more, and in the plane too, where the posterior is far.
+
+    None where a check was passed lately, and only an assessment stood against the end.
+    """
+    tuning, runs = state.settings.tuning, state.settings.check_runs
+    if state.far and tuning.check_runs:
+        runs = tuning.far_check_runs * max(tuning.fewest_check_runs, state.prior.dim)
+    lately = state.checked_at and len(state.evaluations) - state.checked_at < runs
+    return 0 if lately else runs
 
 
 def _end(state: State, surrogate: Surrogate[Any]) -> State:
@@ -183,6 +187,7 @@ def _conclude_check(state: State, check: check_runs.Check) -> State:
     """The check is complete: stop if it and the tolerance agree, or go on."""
     error, passed = check.error(state.evaluations), check.passed(state.evaluations)
     state = replace(state, check=None, check_error=error, satisfied=0)
+    state = replace(state, checked_at=len(state.evaluations) if passed else 0)
     if state.settings.surrogate == "outputs":
         state = _climbed(state, anew=True)
     else:

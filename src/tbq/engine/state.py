@@ -68,6 +68,7 @@ class State:
     assessment: Assessment | None = None  # of the last surrogate, where the stage was satisfied with it
     check: check_runs.Check | None = None  # under way: the runs that decide whether to believe the surrogate
     check_error: float = 0.0  # of the log-evidence, as the last check found it
+    checked_at: int = 0  # runs when it was passed; 0 where it was not
     squared_z: tuple[float, ...] = ()  # squared z-scores of relevant runs, predicted before they were made
     doubt: Array | None = None  # (d,): where much evidence may have been overlooked, to be run next
     doubts: int = 0  # such runs since one of them changed anything

@@ -13,6 +13,7 @@ from tbq.surrogate.warp import Frame
 
 _SHARP = 0.1  # tempering below which a nat of noise does not matter
 _FARTHEST = 7.0  # logarithm of a relative depth from which on it is compressed once more: likelihoods explode there
+_ENOUGH = 1.5  # times as many runs that matter as a quadratic has numbers, and a few more: of fewer, no local model
 _UNSKEWED = 40.0  # standard deviations of noise: a log-depth's mean is then off by a fortieth of one
 
 
@@ -77,8 +78,12 @@ class Data:
 
     @property
     def asks_locally(self) -> bool:
-        """Whether models of the runs that matter alone are asked: where the posterior is far and has been found."""
-        return self.far and self.found and not self.near.all()
+        """Whether models of the runs that matter alone are asked: where the posterior is far and has been found.
+
+        And where these are more than the numbers of a quadratic: with as many, any model fits.
+        """
+        enough = np.count_nonzero(self.near) >= _ENOUGH * few(self.z.shape[1])
+        return bool(self.far and self.found and enough and not self.near.all())
 
     @cached_property
     def best(self) -> Data:
