@@ -172,9 +172,9 @@ def test_exploration_points_come_one_in_five_whatever_the_batch(batch, monkeypat
     problem = tbq.problems.get("u3")
     explored, explore = [], exploration.exploration
 
-    def counted(*arguments):
+    def counted(*arguments, **options):
         explored.append(len(state.evaluations))
-        return explore(*arguments)
+        return explore(*arguments, **options)
 
     monkeypatch.setattr(exploration, "exploration", counted)
     settings = resolve(2, population=512, max_evaluations=32, tolerance=1e-4)
