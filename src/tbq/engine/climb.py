@@ -236,7 +236,8 @@ def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:
     standard deviations higher than expected: what remains small then is small. A mode that all populations lost stands
     out by many orders of magnitude.
     """
-    return _more(state, surrogate, _DEVIATIONS, _KNOWN)
+    caution = max(state.settings.tuning.inflation_start / state.inflation, 1.0)  # what was tested is near the best run
+    return _more(state, surrogate, caution * _DEVIATIONS, _KNOWN)
 
 
 def fails(state: State, z: Array) -> BoolArray:

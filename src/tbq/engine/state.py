@@ -82,29 +82,21 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        known = self.evaluations, self.prior, self.settings, self.likelihood, self.coarse
-        return training.Runs(*known, misled=self._misled, found=self.found)
+        return training.Runs(
+            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=self.found
+        )
 
     @property
     def inflation(self) -> float:
         """By how much standard deviations are multiplied, by what predictions were off by lately."""
-        return inflation.inflation(self.settings.tuning, self._lately, self.least_inflation)
+        lately = max(len(self.evaluations) // self.settings.tuning.inflation_lately, 1)
+        return inflation.inflation(self.settings.tuning, self.squared_z[-lately:], self.least_inflation)
 
     @property
     def least_inflation(self) -> float:
         """What standard deviations are multiplied by at least: less where many predictions were tested on the way."""
         tuning = self.settings.tuning
         return tuning.far_inflation if self.far else tuning.inflation_start
-
-    @property
-    def _lately(self) -> tuple[float, ...]:
-        """Squared z-scores that count."""
-        return self.squared_z[-max(len(self.evaluations) // self.settings.tuning.inflation_lately, 1) :]
-
-    @property
-    def _misled(self) -> bool:
-        tuning, of_values = self.settings.tuning, self.settings.surrogate == "log_likelihood"
-        return of_values and tuning.ceiling and inflation.inflation(tuning, self._lately) > tuning.misled
 
     @property
     def found(self) -> bool:

@@ -35,7 +35,6 @@ class Runs:
     settings: Settings
     likelihood: GaussianLikelihood | None  # the data, where outputs can be learned
     coarse: tuple[Evaluation, ...] = ()  # of a coarse model
-    misled: bool = False  # whether surrogates have been far off lately
     found: bool = False  # whether it is known where the posterior is
 
 
@@ -111,13 +110,8 @@ def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
 
 
 def is_far(runs: Runs) -> bool:
-    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior.
-
-    Or surrogates were far off lately: they have not seen the shape of what matters, however deep it lies.
-    """
+    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior."""
     tuning = runs.settings.tuning
-    if runs.misled:
-        return True
     y = np.array([e.log_likelihood for e in runs.evaluations if e.status is Status.OK])
     limit = tuning.far_depth * runs.prior.simulated.dim
     return bool(tuning.ceiling and len(y) and np.max(y) - np.median(y[: runs.settings.n_initial]) > limit)

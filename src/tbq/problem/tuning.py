@@ -46,9 +46,8 @@ class Tuning:
     overlooked: float = 0.2  # share of the evidence that may hide, two standard deviations above what is believed
     doubting_factor: float = 2.0  # of ε, up to which such runs go on: they hardly make the error smaller
     most_doubts: int = 18  # runs in a row where more may hide that found nothing: the next does by one chance in 20
-    most_far_doubts: int = (
-        6  # the same where the posterior is far, and such runs are deep: by one chance in seven (real)
-    )
+    most_far_doubts: int = 9  # the same where the posterior is far, and such runs are deep: by one chance in ten; with
+    # six, two of 16 runs of the README's frame lost a mode (real)
     surprise_sd: float = 4.0  # standard deviations above what other runs let expect from which on a run is climbed from
     surprise: float = 3.0  # nats that it must be above that, too
     surprise_depth: float = 50.0  # nats below the best run, beyond which nothing surprises
@@ -78,9 +77,6 @@ class Tuning:
     far_clip: float = 2.0  # nats (1 sd) that a run may move log L by where the posterior is far; else 4 (real)
     far_depth: float = 50.0  # nats per parameter that half of the initial design lies below the best run where it is
     # far: a normal posterior a tenth as wide as the prior lies so far above it (real)
-    misled: float = (
-        2.5  # inflation from which on the posterior counts as far, too: surrogates know nothing of it (real)
-    )
     beyond_border: float = 3.0  # nats above the best run that a likelihood may have where a run found none (real)
     mean_cap: float = 1.0  # nats: largest γσ in E[L^γ] = exp(γμ + ½ min(γσ, cap)²); 0 is biased, infinity explodes
     adjust_mean: bool = True  # take σ in the final mean of L as small as the residuals of earlier predictions support
