@@ -1,5 +1,6 @@
 """What the README and the documentation show is what runs, and the site that is made of it is whole."""
 
+import importlib
 import re
 import runpy
 import shutil
@@ -59,7 +60,10 @@ def compare(page, done, folder):
 def test_a_page_does_what_it_shows(page, tmp_path):
     where = str(page.relative_to(ROOT / "docs"))
     for module in NEEDED.get(where, []):
-        pytest.importorskip(module, reason=f"{module} is not installed")
+        try:
+            importlib.import_module(module)
+        except (ImportError, RuntimeError):  # which OpenSees raises where there is no BLAS library
+            pytest.skip(f"{module} cannot be imported")
     program, why = PROGRAMS.get(where, ("sh", ""))
     if shutil.which(program) is None:
         pytest.skip(why)

@@ -347,6 +347,7 @@ def test_files_tell_in_which_coordinates_a_surrogate_was_learned(tmp_path):
 def test_a_local_surrogate_comes_back_with_its_guard():
     prior = tbq.Prior({"a": stats.uniform(-1, 2), "b": stats.uniform(-1, 2)})
     z = prior.to_working(prior.sample(40, 0))
+    z[20:] *= 0.1
     y = -0.5 * np.sum((z / 0.05) ** 2, axis=1)
     data = Data(z, y, np.full(40, 1e-6), 1.0, Frame.of(z), Tuning(), far=True, found=True)
     _, memory = selection.fit(data, "auto", selection.Memory())
