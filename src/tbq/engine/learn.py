@@ -181,7 +181,7 @@ def _plan_check(state: State, runs: int) -> State:
     settings = replace(state.settings, check_runs=min(runs, left))
     rng, points = stream(state.seed, "check", len(state.evaluations)), (state.population, found.posterior)
     check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
-    if not state.far:  # what a strict check costs finds modes that nobody has seen (mixture8)
+    if not state.far:  # measured strict, and the runs that a failed check costs see more of the prior
         check = replace(check, believed=None)
     return replace(state, check=replace(check, noise=state.noise))
 
