@@ -175,19 +175,32 @@ def test_a_far_posterior_gets_twice_the_check_runs_and_some_in_the_plane():
     assert learn._check_runs(drive(WIDE, lambda theta: float(-0.5 * (theta[0] / 500.0) ** 2), 13)) == 0
 
 
-def test_a_posterior_is_found_once_its_evidence_was_known_near_the_best_run(state):
-    values = runs([-90.0] * 8 + [-60.0] * 8 + [-20.0] * 8)
+def test_a_posterior_is_found_once_the_best_run_hardly_rises_or_its_evidence_was_known(state):
+    steps = [-90.0] * 8 + [-60.0] * 8 + [-20.0] * 8  # two parameters: the rise is over the last eight runs
 
-    def found(history):
-        return replace(state, evaluations=tuple(values), history=tuple(history)).found
+    def found(values, *history):
+        return replace(state, evaluations=tuple(runs(values)), history=tuple(history)).found
 
-    vague, known = replace(record(20, 0.0), cov=30.0), record(20, 0.0)
-    assert not found([])
-    assert not found([vague])
-    assert found([vague, known])
-    assert found([known, vague])  # whatever another model believes since
-    assert not found([replace(known, n_evaluations=14)])  # of a plateau
-    assert not found([replace(known, gamma=0.5)])
+    vague, known = replace(record(26, 0.0), cov=30.0), record(26, 0.0)
+    assert not found(steps, known)  # it rises by 40 nats
+    assert found([*steps, *[-30.0] * 8])  # whatever is known of it
+    assert not found(steps[:10])  # of a few runs after the design nothing is concluded
+    slowly = [*steps, *[-18.0] * 4]
+    assert not found(slowly, vague)
+    assert found(slowly, vague, known)
+    assert found(slowly, known, vague)  # whatever another model believes since
+    assert not found(slowly, replace(known, n_evaluations=14))  # of a plateau
+    assert not found(slowly, replace(known, gamma=0.5))
+
+
+def test_a_run_far_above_the_best_one_is_another_posterior_to_doubt(state):
+    past = replace(state, history=(record(20, 0.0),))
+    assert not climb._rose(replace(past, evaluations=tuple(runs([-30.0] * 20 + [-29.5]))))
+    risen = replace(past, evaluations=tuple(runs([-300.0] * 12 + [-30.0] * 8 + [-28.0])))
+    assert risen.far
+    assert climb._rose(risen)
+    assert not climb._rose(replace(risen, evaluations=risen.evaluations[:20]))
+    assert not climb._rose(replace(risen, history=()))
 
 
 def test_the_end_of_the_budget_gets_the_check_that_is_left(state):

@@ -144,10 +144,31 @@ def wide_runs(n, *, far, found):
 
 
 @pytest.mark.parametrize(("far", "found", "asked"), [(True, True, True), (True, False, False), (False, True, False)])
-def test_local_models_compete_where_a_far_posterior_was_found(far, found, asked):
+def test_local_models_stand_alone_where_a_far_posterior_was_found(far, found, asked):
     runs = wide_runs(40, far=far, found=found)
     assert 0 < runs.near.sum() < 40
-    assert any(m.local for m in competitors("auto", runs)) is asked
+    assert {m.local for m in competitors("auto", runs)} == {asked}
+    assert not any(m.local for m in competitors("se", runs))
+
+
+def test_local_models_have_the_guard_of_all_log_depths_that_there_is():
+    runs = wide_runs(40, far=True, found=True)
+    surrogate, memory = selection.fit(runs, "auto", Memory())
+    assert memory.is_local
+    assert surrogate.guard.gp.x.shape == (40, 2)
+    depths = [fitted(m, runs, None, search=True)[0].gp.score for m in selection._GUARDS]
+    assert memory.guard == selection._GUARDS[int(np.argmax(depths))]
+
+
+def test_noise_is_learned_by_local_models_too():
+    runs = wide_runs(80, far=True, found=True)
+    noise = 0.5 * np.random.default_rng(0).standard_normal(80)
+    noisy = replace(runs, y=runs.y + noise, learns_noise=True)
+    surrogate, memory = selection.fit(noisy, "auto", Memory())
+    assert memory.is_local
+    assert memory.model.noisy
+    assert surrogate.level == pytest.approx(0.25, rel=0.6)
+    assert not selection.fit(replace(runs, learns_noise=True), "auto", Memory())[1].model.noisy
 
 
 def test_a_local_model_needs_more_runs_than_a_quadratic_has_numbers():
@@ -163,11 +184,8 @@ def test_a_model_of_all_runs_takes_over_from_a_local_one_at_once_and_the_other_w
     _, memory = selection.fit(away, "auto", Memory())
     assert not memory.model.local
     assert not memory.asked_locally
-    _, asked = selection.fit(near, "auto", memory)
-    assert asked.asked_locally
-    assert any(m.local for m in asked.warm)
-    local = replace(asked, model=next(m for m in asked.warm if m.local))
-    surrogate, _ = selection.fit(near, "auto", local)
+    surrogate, local = selection.fit(near, "auto", memory)
+    assert local.asked_locally
     assert surrogate.local
     assert surrogate.guard is not None
     surrogate, again = selection.fit(replace(near, found=False), "auto", local)

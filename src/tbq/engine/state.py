@@ -62,6 +62,7 @@ class State:
     border: feasibility.Region | None = None  # of zero likelihood, once a run found it
     reach: feasibility.Region | None = None  # where runs do not fail, once one did
     learned: Learned | None = None
+    overall: Surrogate[Any] | None = None  # of all runs, where a local one is in use and the next run is to climb
     anew_at: int = 0  # runs when outputs were last learned, or a far posterior climbed to, as if nothing were known
     anew_with: int = 0  # the same, coarse runs counted
     satisfied: int = 0
@@ -100,13 +101,20 @@ class State:
 
     @property
     def found(self) -> bool:
-        """Whether it is known where the posterior is: once the evidence was known to its order of magnitude.
+        """Whether it is known where the posterior is: the best run hardly rises any more.
 
-        With a best run that was nearly as good as it is now: what was found before that was a plateau on the way.
+        Or the evidence was known to its order of magnitude once, with a best run that was nearly as good as it is now.
+        While the best run rises by nats, what was found before was a plateau on the way.
         """
         tuning = self.settings.tuning
-        best = np.maximum.accumulate([e.log_likelihood if e.status is Status.OK else -np.inf for e in self.evaluations])
-        since = int(np.argmax(best >= best[-1] - tuning.guard_depth)) if len(best) else 0
+        best = training.best_so_far(self.evaluations)
+        before = len(best) - 1 - training.window(self.prior.simulated.dim, tuning)
+        if before < self.settings.n_initial - 1 or not np.isfinite(best[before]):
+            return False
+        rise = best[-1] - best[before]
+        if rise < tuning.climb_gain or rise > tuning.still_rising:
+            return bool(rise < tuning.climb_gain)
+        since = int(np.argmax(best >= best[-1] - tuning.guard_depth))
         return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +44,7 @@ class Memory:
     """What one fit leaves to the next, for either surrogate."""
 
     values: selection.Memory = field(default_factory=selection.Memory)
+    overall: selection.Memory = field(default_factory=selection.Memory)  # of all runs, where a local model is in use
     outputs: reduction.Memory = field(default_factory=reduction.Memory)
     objection: str = ""  # why the outputs may not be modelled well
     compared_at: int = 0  # runs when outputs were last compared with log-likelihoods
@@ -96,12 +98,27 @@ def fit_values(
     runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame | None
 ) -> tuple[LogNormal, Memory]:
     """A surrogate of the log-likelihoods."""
+    surrogate, values = _fitted(runs, gamma, inflation, memory.values, frame)
+    return surrogate, replace(memory, values=values)
+
+
+def fit_overall(
+    runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame | None
+) -> tuple[LogNormal, Memory]:
+    """A surrogate of the log-likelihoods of all runs, whatever is known of where the posterior is."""
+    surrogate, overall = _fitted(replace(runs, found=False), gamma, inflation, memory.overall, frame)
+    return surrogate, replace(memory, overall=overall)
+
+
+def _fitted(
+    runs: Runs, gamma: float, inflation: float, memory: selection.Memory, frame: Frame | None
+) -> tuple[LogNormal, selection.Memory]:
     data, tuning = _data(runs, gamma, frame), runs.settings.tuning
-    surrogate, values = selection.fit(data, runs.settings.kernel, memory.values)
+    surrogate, memory = selection.fit(data, runs.settings.kernel, memory)
     surrogate = replace(_guarded(runs, surrogate), cap=tuning.mean_cap, inflation=inflation)
     if is_far(runs):  # likely places before vague ones
         surrogate = replace(surrogate, clip=tuning.far_clip)
-    return surrogate, replace(memory, values=values)
+    return surrogate, memory
 
 
 def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
@@ -110,11 +127,40 @@ def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
 
 
 def is_far(runs: Runs) -> bool:
-    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior."""
-    tuning = runs.settings.tuning
+    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior.
+
+    Runs that found no likelihood count once the best run has not risen for a while: they may be beyond a border close
+    by, and are as deep as the deepest of the others if they are not.
+    """
+    tuning, design = runs.settings.tuning, runs.evaluations[: runs.settings.n_initial]
     y = np.array([e.log_likelihood for e in runs.evaluations if e.status is Status.OK])
-    limit = tuning.far_depth * runs.prior.simulated.dim
-    return bool(tuning.ceiling and len(y) and np.max(y) - np.median(y[: runs.settings.n_initial]) > limit)
+    of_design = np.array([e.log_likelihood for e in design if not e.status.is_failure])
+    if not (tuning.ceiling and len(y) and np.isfinite(of_design).any()):
+        return False
+    deepest = np.min(of_design[np.isfinite(of_design)])
+    medians = [np.median(y[: len(design)])]
+    if has_stalled(runs.evaluations, len(design), runs.prior.simulated.dim, tuning):
+        medians.append(np.median(np.maximum(of_design, deepest)))
+    return bool(np.max(y) - min(medians) > tuning.far_depth * runs.prior.simulated.dim)
+
+
+def best_so_far(evaluations: Sequence[Evaluation]) -> Array:
+    """The largest log-likelihood that each run and those before it returned; (n,)."""
+    values = [e.log_likelihood if e.status is Status.OK else -np.inf for e in evaluations]
+    return np.asarray(np.maximum.accumulate(np.array(values)))
+
+
+def window(dim: int, tuning: Tuning) -> int:
+    """Runs over which the best one's rise tells anything."""
+    return tuning.found_runs * (dim + 2)
+
+
+def has_stalled(evaluations: Sequence[Evaluation], first: int, dim: int, tuning: Tuning) -> bool:
+    """Whether the best run has ever not risen for a while, after the ``first`` ones."""
+    best, few = best_so_far(evaluations)[first - 1 :], window(dim, tuning)
+    if len(best) <= few:
+        return False
+    return bool(np.any(best[few:] < best[:-few] + tuning.climb_gain))
 
 
 def frame_of(population: Population, prior: Prior) -> Frame:

@@ -12,7 +12,7 @@ from tbq.gp.kernels import KernelChoice
 from tbq.surrogate.data import Data
 from tbq.surrogate.guard import Guard
 from tbq.surrogate.lognormal import LogNormal
-from tbq.surrogate.models import SMOOTH, Model, Start, competitors, fitted
+from tbq.surrogate.models import NOISY, SMOOTH, Model, Start, competitors, fitted, foreseen
 from tbq.surrogate.warp import Frame
 
 _GUARDS = (Model("matern52", "constant", warped=True), Model("se", "constant", warped=True))  # of all log-depths
@@ -37,6 +37,11 @@ class Memory:
     guard: Model | None = None  # of log-depths, whose guard it is under
 
     @property
+    def is_local(self) -> bool:
+        """Whether the model in use is of the runs that matter alone."""
+        return self.model is not None and self.model.local
+
+    @property
     def noise(self) -> float:
         """Squared nats of noise that was learned."""
         return 0.0 if self.model is None else self.warm[self.model].level
@@ -54,7 +59,7 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
     are marginalised and the warp's Jacobian counts, so that flexibility is paid for.
     """
     n, model, tuning = len(data.y), memory.model, data.tuning
-    model = None if model is not None and model.local and not data.asks_locally else model
+    model = None if memory.is_local and not data.asks_locally else model
     every = min(pace(n), tuning.far_pace) if data.far else pace(n)
     if model is not None and n - memory.fitted_at < every:
         same = replace(data, gamma=memory.gamma, frame=memory.frame)
@@ -70,6 +75,7 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
     found = {m: fitted(m, data, memory.warm.get(m), search=True, cold=cold) for m in models}
     if everyone and data.may_be_noisy and choice == "auto":
         found |= _noisy(found, data, memory, cold)
+    found = _judged(found, data)
     best = max(found, key=lambda m: found[m][1])
     if data.asks_locally and model in found and found[model][1] > found[best][1] - tuning.rival_scale:
         best = model  # what scores cannot tell apart would take turns, and runs are chosen for one of them
@@ -89,6 +95,13 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         warm={**memory.warm, **{m: _start(s) for m, (s, _) in found.items()}},
     )
     return replace(found[best][0], guard=_guard(data, memory, best)), memory
+
+
+def _judged(found: Contest, data: Data) -> Contest:
+    """Scored by how well they foresee the best runs where local models compete with models of all runs."""
+    if not data.asks_locally:
+        return found
+    return {m: (s, foreseen(s, data) - (NOISY if m.noisy else 0.0)) for m, (s, _) in found.items()}
 
 
 def _allowed(models: Iterable[Model], data: Data) -> list[Model]:
@@ -140,6 +153,6 @@ def rivals(data: Data, memory: Memory) -> list[tuple[LogNormal, float]]:
         return []
     same = replace(data, frame=memory.frame)
     models = dict.fromkeys((memory.model, *_allowed(memory.contenders, data)))
-    scored = {m: fitted(m, same, memory.warm[m], search=False) for m in models}
+    scored = _judged({m: fitted(m, same, memory.warm[m], search=False) for m in models}, same)
     best = scored.pop(memory.model)[1]
     return [(replace(s, guard=_guard(same, memory, m)), max(best - score, 0.0)) for m, (s, score) in scored.items()]
