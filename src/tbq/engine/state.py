@@ -83,9 +83,8 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        return training.Runs(
-            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=self.found
-        )
+        found = self.found and not self.sure
+        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=found)
 
     @property
     def inflation(self) -> float:
@@ -116,6 +115,14 @@ class State:
             return bool(rise < tuning.climb_gain)
         since = int(np.argmax(best >= best[-1] - tuning.guard_depth))
         return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
+
+    @property
+    def sure(self) -> bool:
+        """Whether a model of all runs knew the evidence lately, nearly as well as wanted: no local one is asked."""
+        tuning = self.settings.tuning
+        lately = self.history[-training.window(self.prior.simulated.dim, tuning) :]
+        enough = tuning.doubting_factor * self.settings.tolerance[1]
+        return not self.memory.values.is_local and any(r.gamma == 1.0 and r.cov <= enough for r in lately)
 
     @property
     def far(self) -> bool:

@@ -36,7 +36,7 @@ class Runs:
     settings: Settings
     likelihood: GaussianLikelihood | None  # the data, where outputs can be learned
     coarse: tuple[Evaluation, ...] = ()  # of a coarse model
-    found: bool = False  # whether it is known where the posterior is
+    found: bool = False  # whether it is known where the posterior is, and models of all runs do not know its evidence
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,6 @@ class Data:
         return max(self.tuning.near_depth / self.gamma, float(self.best_depths[-1]))
 
     @cached_property
-    def best_few(self) -> BoolArray:
-        """Runs as good as posterior draws are, or a few at least."""
-        return np.asarray(np.max(self.y) - self.y <= max(self.tuning.guard_depth, float(self.best_depths[-1])))
-
-    @cached_property
     def near(self) -> BoolArray:
         return np.asarray(np.max(self.y) - self.y <= self.depth)
 

@@ -18,8 +18,7 @@ from tbq.surrogate.warp import Warp
 
 _SAFE = 1.5  # times as many runs as a model has numbers: with as many, any model fits
 _ONE_BOWL = 30.0  # nats by which it must be more probable that all of the prior is one bowl: it denies other modes
-NOISY = 2.0  # nats by which it must be more probable that runs are noisy: most simulators are deterministic
-_OUTLIER = 25.0  # squared z-score at which a run left out is clipped: one in a wall must not rule
+_NOISY = 2.0  # nats by which it must be more probable that runs are noisy: most simulators are deterministic
 _TILTS = 2  # rounds of fitting a tilt between those of the hyperparameters
 
 
@@ -61,14 +60,17 @@ def competitors(choice: KernelChoice, data: Data) -> list[Model]:
     """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets several models compete.
 
     A tilt is not fitted to a few runs, nor a bowl to not many more than its numbers, nor either to noisy runs, whose
-    noise lifts the top. Where a far posterior was found, models of the runs that matter compete too: one length-scale
-    does not suit a prior that is a thousand times as wide as the posterior.
+    noise lifts the top. Where a far posterior was found, models of the runs that matter stand alone: one length-scale
+    does not suit a prior that is a thousand times as wide as the posterior, and models of all runs that are the more
+    probable ones, or foresee those that matter, still believe in peaks far from all runs.
     """
     dim, runs = data.z.shape[1], len(data.y)
     if choice == "additive":
         return [Model("additive", "constant", shaped=True)]
     if choice != "auto":
         return [Model(choice, "constant")]
+    if data.asks_locally and dim >= 2:
+        return [Model(kernel, "constant", warped=True, rotated=True, local=True) for kernel in ("se", "matern52")]
     models = [
         model
         for kernel in ("se", "matern52")
@@ -87,8 +89,6 @@ def competitors(choice: KernelChoice, data: Data) -> list[Model]:
             Model("matern52", "constant", warped=True, rotated=True),
             Model("se", "quadratic", warped=True, rotated=True),
         ]
-    if data.asks_locally and dim >= 2:
-        models += [Model(kernel, "constant", warped=True, rotated=True, local=True) for kernel in ("se", "matern52")]
     if data.expected_noise:
         return models
     if dim >= 2 and runs > few(dim):
@@ -142,7 +142,7 @@ def fitted(
     ceiling = float(np.max(data.y)) + data.scale if data.tuning.ceiling else np.inf
     surrogate = LogNormal(gp, warp=warp, frame=frame, ceiling=ceiling, noise=data.expected_noise, level=level)
     surrogate = replace(surrogate, local=model.local)
-    return surrogate, _score(gp, v, data, warp) - (NOISY if model.noisy else 0.0)
+    return surrogate, _score(gp, v, data, warp) - (_NOISY if model.noisy else 0.0)
 
 
 def _level(model: Model, start: Start | None) -> float:
@@ -196,17 +196,3 @@ def _score(gp: gps.GP, v: Values, data: Data, warp: Warp | None) -> float:
         others = gps.build(v.x[deep], v.values[deep], v.noise[deep], gp.kernel, gp.basis, gp.parameters, units)
         score -= others.score - gp.kernel.hyperprior(v.x.shape[1], gp.scale).log_density(gp.parameters)
     return float(score)
-
-
-def foreseen(surrogate: LogNormal, data: Data) -> float:
-    """Log density of the best runs, each left out: how well a model knows what matters, whatever it says of the rest.
-
-    Where runs lie thousands of nats deep nearly all of a marginal likelihood is about those, given which the others
-    are no less surprising than under a model of those others alone.
-    """
-    left_out = surrogate.left_out(data.z)
-    if left_out is None:
-        return -np.inf
-    mean, variance = left_out[0][data.best_few], left_out[1][data.best_few] + data.noise[data.best_few]
-    z2 = np.minimum((data.y[data.best_few] - mean) ** 2 / variance, _OUTLIER)
-    return float(-0.5 * np.sum(z2 + np.log(2.0 * np.pi * variance)))

@@ -12,7 +12,7 @@ from tbq.gp.kernels import KernelChoice
 from tbq.surrogate.data import Data
 from tbq.surrogate.guard import Guard
 from tbq.surrogate.lognormal import LogNormal
-from tbq.surrogate.models import NOISY, SMOOTH, Model, Start, competitors, fitted, foreseen
+from tbq.surrogate.models import SMOOTH, Model, Start, competitors, fitted
 from tbq.surrogate.warp import Frame
 
 _GUARDS = (Model("matern52", "constant", warped=True), Model("se", "constant", warped=True))  # of all log-depths
@@ -73,9 +73,10 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
     found = {m: fitted(m, data, memory.warm.get(m), search=True, cold=cold) for m in models}
+    local = any(m.local for m in found)
+    depths = {m: fitted(m, data, memory.warm.get(m), search=True) for m in _GUARDS} if local else found
     if everyone and data.may_be_noisy and choice == "auto":
         found |= _noisy(found, data, memory, cold)
-    found = _judged(found, data)
     best = max(found, key=lambda m: found[m][1])
     if data.asks_locally and model in found and found[model][1] > found[best][1] - tuning.rival_scale:
         best = model  # what scores cannot tell apart would take turns, and runs are chosen for one of them
@@ -91,17 +92,10 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         gamma=data.gamma,
         frame=data.frame,
         last=found[best][0].gp,
-        guard=_best_guard(found, data) if everyone else memory.guard,
-        warm={**memory.warm, **{m: _start(s) for m, (s, _) in found.items()}},
+        guard=_best_guard(depths, data) if everyone or local else memory.guard,
+        warm={**memory.warm, **{m: _start(s) for m, (s, _) in (depths | found).items()}},
     )
     return replace(found[best][0], guard=_guard(data, memory, best)), memory
-
-
-def _judged(found: Contest, data: Data) -> Contest:
-    """Scored by how well they foresee the best runs where local models compete with models of all runs."""
-    if not data.asks_locally:
-        return found
-    return {m: (s, foreseen(s, data) - (NOISY if m.noisy else 0.0)) for m, (s, _) in found.items()}
 
 
 def _allowed(models: Iterable[Model], data: Data) -> list[Model]:
@@ -126,7 +120,10 @@ def _guard(data: Data, memory: Memory, model: Model) -> Guard | None:
 
 
 def _noisy(found: Contest, data: Data, memory: Memory, cold: bool) -> Contest:
-    """Models with noise of unknown level. Where the best one and a smooth one do not gain by it, no other is asked."""
+    """Models with noise of unknown level. Where the best one and a smooth one do not gain by it, no other is asked.
+
+    Local models are smooth themselves.
+    """
     best = max(found, key=lambda m: found[m][1])
     upright = [m for m in found if not m.tilted]  # noise would lift a top that touches all runs from above
 
@@ -137,7 +134,8 @@ def _noisy(found: Contest, data: Data, memory: Memory, cold: bool) -> Contest:
             for m, start in starts.items()
         }
 
-    asked = with_noise(dict.fromkeys([max(upright, key=lambda m: found[m][1]), SMOOTH]))
+    smooth = [SMOOTH] if SMOOTH in found else []
+    asked = with_noise(dict.fromkeys([max(upright, key=lambda m: found[m][1]), *smooth]))
     if max(score for _, score in asked.values()) <= found[best][1]:
         return {}
     return asked | with_noise(m for m in upright if m._replace(noisy=True) not in asked)
@@ -153,6 +151,6 @@ def rivals(data: Data, memory: Memory) -> list[tuple[LogNormal, float]]:
         return []
     same = replace(data, frame=memory.frame)
     models = dict.fromkeys((memory.model, *_allowed(memory.contenders, data)))
-    scored = _judged({m: fitted(m, same, memory.warm[m], search=False) for m in models}, same)
+    scored = {m: fitted(m, same, memory.warm[m], search=False) for m in models}
     best = scored.pop(memory.model)[1]
     return [(replace(s, guard=_guard(same, memory, m)), max(best - score, 0.0)) for m, (s, score) in scored.items()]
