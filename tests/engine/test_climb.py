@@ -175,22 +175,28 @@ def test_a_far_posterior_gets_twice_the_check_runs_and_some_in_the_plane():
     assert learn._check_runs(drive(WIDE, lambda theta: float(-0.5 * (theta[0] / 500.0) ** 2), 13)) == 0
 
 
-def test_a_posterior_is_found_once_the_best_run_hardly_rises_or_its_evidence_was_known(state):
+def test_a_posterior_is_found_once_its_evidence_was_known_near_a_best_run_that_hardly_rises(state):
     steps = [-90.0] * 8 + [-60.0] * 8 + [-20.0] * 8  # two parameters: the rise is over the last eight runs
+    slowly = [*steps, *[-18.0] * 4]
 
-    def found(values, *history):
-        return replace(state, evaluations=tuple(runs(values)), history=tuple(history)).found
+    def reached(values, *history):
+        return replace(state, evaluations=tuple(runs(values)), history=tuple(history))
 
     vague, known = replace(record(26, 0.0), cov=30.0), record(26, 0.0)
-    assert not found(steps, known)  # it rises by 40 nats
-    assert found([*steps, *[-30.0] * 8])  # whatever is known of it
-    assert not found(steps[:10])  # of a few runs after the design nothing is concluded
-    slowly = [*steps, *[-18.0] * 4]
-    assert not found(slowly, vague)
-    assert found(slowly, vague, known)
-    assert found(slowly, known, vague)  # whatever another model believes since
-    assert not found(slowly, replace(known, n_evaluations=14))  # of a plateau
-    assert not found(slowly, replace(known, gamma=0.5))
+    assert [reached(v).rise for v in (steps, slowly, [*steps, *[-30.0] * 8])] == [40.0, 2.0, 0.0]
+    assert reached(steps[:19]).rise == np.inf  # of a few runs after the design nothing is concluded
+    assert not reached(steps, known).found
+    assert not reached(slowly, vague).found
+    assert reached(slowly, vague, known).found
+    assert reached(slowly, known, vague).found  # whatever another model believes since
+    assert not reached(slowly, replace(known, n_evaluations=14)).found  # of a plateau
+    assert not reached(slowly, replace(known, gamma=0.5)).found
+    vaguely = replace(known, cov=0.5)
+    assert reached(slowly, vaguely).asks_locally
+    assert not reached(slowly, vague).asks_locally
+    assert not reached(slowly, known, vaguely, replace(known, cov=0.07)).asks_locally  # all runs know it well
+    assert reached([*steps, *[-30.0] * 8], vague).asks_locally  # the best run does not rise, whatever is known
+    assert not reached([*steps, *[-30.0] * 8], vague).found
 
 
 def test_a_run_far_above_the_best_one_is_another_posterior_to_doubt(state):

@@ -48,14 +48,14 @@ def local(learned):
     return learn._learned_values(learned)
 
 
-def test_a_local_model_is_used_once_the_posterior_was_found(learned, local):
+def test_a_local_model_is_used_once_the_best_run_hardly_rises(learned, local):
     assert learned.far
-    assert learned.found
+    assert learned.asks_locally
     assert not learned.memory.values.is_local
     assert local.memory.values.is_local
     assert local.learned.surrogate.local
     few = replace(learned, evaluations=learned.evaluations[:66])  # of so few after the design nothing is concluded
-    assert not few.found
+    assert not few.asks_locally
     assert not learn._learned_values(few).memory.values.is_local
 
 

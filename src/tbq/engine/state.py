@@ -83,8 +83,9 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        found = self.found and not self.sure
-        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=found)
+        return training.Runs(
+            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=self.asks_locally
+        )
 
     @property
     def inflation(self) -> float:
@@ -99,26 +100,38 @@ class State:
         return tuning.far_inflation if self.far else tuning.inflation_start
 
     @property
-    def found(self) -> bool:
-        """Whether it is known where the posterior is: the best run hardly rises any more.
-
-        Or the evidence was known to its order of magnitude once, with a best run that was nearly as good as it is now.
-        While the best run rises by nats, what was found before was a plateau on the way.
-        """
-        tuning = self.settings.tuning
+    def rise(self) -> float:
+        """Nats by which the best run rose over the last few; infinite while there are few after the design."""
         best = training.best_so_far(self.evaluations)
-        before = len(best) - 1 - training.window(self.prior.simulated.dim, tuning)
+        before = len(best) - 1 - training.window(self.prior.simulated.dim, self.settings.tuning)
         if before < self.settings.n_initial - 1 or not np.isfinite(best[before]):
+            return np.inf
+        return float(best[-1] - best[before])
+
+    @property
+    def found(self) -> bool:
+        """Whether it is known where the posterior is: its evidence was known to its order of magnitude once.
+
+        With a best run that was nearly as good as it is now, and does not rise by nats: what was found before was a
+        plateau on the way.
+        """
+        tuning, best = self.settings.tuning, training.best_so_far(self.evaluations)
+        if self.rise > tuning.still_rising:
             return False
-        rise = best[-1] - best[before]
-        if rise < tuning.climb_gain or rise > tuning.still_rising:
-            return bool(rise < tuning.climb_gain)
         since = int(np.argmax(best >= best[-1] - tuning.guard_depth))
         return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
 
     @property
+    def asks_locally(self) -> bool:
+        """Whether models of the runs that matter are asked: where it was found, or the best run hardly rises.
+
+        Not where a model of all runs knew the evidence lately, nearly as well as it is wanted.
+        """
+        return (self.found or self.rise < self.settings.tuning.climb_gain) and not self.sure
+
+    @property
     def sure(self) -> bool:
-        """Whether a model of all runs knew the evidence lately, nearly as well as wanted: no local one is asked."""
+        """Whether a model of all runs knew the evidence lately, nearly as well as it is wanted."""
         tuning = self.settings.tuning
         lately = self.history[-training.window(self.prior.simulated.dim, tuning) :]
         enough = tuning.doubting_factor * self.settings.tolerance[1]

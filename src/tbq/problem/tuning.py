@@ -60,9 +60,10 @@ class Tuning:
     climb_every: int = 3  # of so many chosen points one is where most may be gained while the posterior is far, and
     # one a step up from the best run (real)
     climb_gain: float = 1.0  # nats that such a run must promise: with less to gain the posterior has been found
-    found_runs: int = 2  # times as many runs as there are parameters and two more, over which the best run's rise tells
-    # whether a far posterior has been found: with less than climb_gain it has,
-    still_rising: float = 3.0  # and with more nats than this it has not (real)
+    found_runs: int = (
+        2  # times as many runs as there are parameters and two more, over which the best run's rise counts
+    )
+    still_rising: float = 3.0  # nats of it above which a far posterior has not been found (real)
     explore_cov: float = 1.5  # coefficient of variation of the weights of an exploring target: how flat it is
     explore_gamma: float = 0.01  # tempering below which a target that is flat over the prior is too flat (real)
     explore_reach: float = 1.5  # distances between two members of a population that a point may lie beyond one of them
