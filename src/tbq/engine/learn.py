@@ -160,7 +160,7 @@ def _check_runs(state: State) -> int:
     tuning = state.settings.tuning
     if not (state.far and tuning.check_runs):
         return state.settings.check_runs
-    runs = tuning.far_check_runs * max(tuning.fewest_check_runs, state.prior.dim)
+    runs = max(tuning.far_check_runs, state.prior.dim)
     lately = state.checked_at > 0 and len(state.evaluations) - state.checked_at < runs
     return 0 if lately else runs
 

@@ -83,9 +83,8 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        return training.Runs(
-            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=self.asks_locally
-        )
+        found = self.found and not self.sure
+        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=found)
 
     @property
     def inflation(self) -> float:
@@ -110,28 +109,20 @@ class State:
 
     @property
     def found(self) -> bool:
-        """Whether it is known where the posterior is: its evidence was known to its order of magnitude once.
+        """Whether it is known where the posterior is: the best run hardly rises any more.
 
-        With a best run that was nearly as good as it is now, and does not rise by nats: what was found before was a
-        plateau on the way.
+        Or the evidence was known to its order of magnitude once, with a best run that was nearly as good as it is now.
+        While the best run rises by nats, what was found before was a plateau on the way.
         """
         tuning, best = self.settings.tuning, training.best_so_far(self.evaluations)
-        if self.rise > tuning.still_rising:
-            return False
+        if self.rise < tuning.climb_gain or self.rise > tuning.still_rising:
+            return self.rise < tuning.climb_gain
         since = int(np.argmax(best >= best[-1] - tuning.guard_depth))
         return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
 
     @property
-    def asks_locally(self) -> bool:
-        """Whether models of the runs that matter are asked: where it was found, or the best run hardly rises.
-
-        Not where a model of all runs knew the evidence lately, nearly as well as it is wanted.
-        """
-        return (self.found or self.rise < self.settings.tuning.climb_gain) and not self.sure
-
-    @property
     def sure(self) -> bool:
-        """Whether a model of all runs knew the evidence lately, nearly as well as it is wanted."""
+        """Whether a model of all runs knew the evidence lately, nearly as well as wanted: no local one is asked."""
         tuning = self.settings.tuning
         lately = self.history[-training.window(self.prior.simulated.dim, tuning) :]
         enough = tuning.doubting_factor * self.settings.tolerance[1]

@@ -129,19 +129,16 @@ def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
 def is_far(runs: Runs) -> bool:
     """Whether half of the initial design is far below the best run, as the posterior is from most of the prior.
 
-    Runs that found no likelihood count once the best run has not risen for a while: they may be beyond a border close
-    by, and are as deep as the deepest of the others if they are not.
+    Where a run found no likelihood at all it is as deep as the deepest of the others.
     """
-    tuning, design = runs.settings.tuning, runs.evaluations[: runs.settings.n_initial]
+    tuning = runs.settings.tuning
     y = np.array([e.log_likelihood for e in runs.evaluations if e.status is Status.OK])
-    of_design = np.array([e.log_likelihood for e in design if not e.status.is_failure])
-    if not (tuning.ceiling and len(y) and np.isfinite(of_design).any()):
+    design = [e for e in runs.evaluations[: runs.settings.n_initial] if not e.status.is_failure]
+    deepest = min((e.log_likelihood for e in design if e.status is Status.OK), default=np.inf)
+    if not (tuning.ceiling and len(y) and np.isfinite(deepest)):
         return False
-    deepest = np.min(of_design[np.isfinite(of_design)])
-    medians = [np.median(y[: len(design)])]
-    if has_stalled(runs.evaluations, len(design), runs.prior.simulated.dim, tuning):
-        medians.append(np.median(np.maximum(of_design, deepest)))
-    return bool(np.max(y) - min(medians) > tuning.far_depth * runs.prior.simulated.dim)
+    depth = np.max(y) - np.median([max(e.log_likelihood, deepest) for e in design])
+    return bool(depth > tuning.far_depth * runs.prior.simulated.dim)
 
 
 def best_so_far(evaluations: Sequence[Evaluation]) -> Array:
@@ -153,14 +150,6 @@ def best_so_far(evaluations: Sequence[Evaluation]) -> Array:
 def window(dim: int, tuning: Tuning) -> int:
     """Runs over which the best one's rise tells anything."""
     return tuning.found_runs * (dim + 2)
-
-
-def has_stalled(evaluations: Sequence[Evaluation], first: int, dim: int, tuning: Tuning) -> bool:
-    """Whether the best run has ever not risen for a while, after the ``first`` ones."""
-    best, few = best_so_far(evaluations)[first - 1 :], window(dim, tuning)
-    if len(best) <= few:
-        return False
-    return bool(np.any(best[few:] < best[:-few] + tuning.climb_gain))
 
 
 def frame_of(population: Population, prior: Prior) -> Frame:

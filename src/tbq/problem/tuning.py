@@ -29,7 +29,7 @@ class Tuning:
     # --- checks by fresh runs (ablation: "no check runs") ---
     check_runs: bool = True  # whether they are made where log-likelihoods of more than two parameters are learned
     fewest_check_runs: int = 4  # of them; else as many as there are parameters
-    far_check_runs: int = 2  # times as many where the posterior is far: few of the other runs are near it (real)
+    far_check_runs: int = 8  # the same where the posterior is far: few of the other runs are near it (real)
     check_rms: float = 5.0  # ε that the root mean square of the residuals that matter may have
     check_error: float = 2.0  # ε that the error of the evidence which the posterior draws among them imply may have
     check_clip: float = 3.0  # nats at which a residual is clipped, so that a single one does not rule
