@@ -166,7 +166,7 @@ def test_the_middle_of_a_prior_is_run_once_after_the_design_where_the_posterior_
     assert not np.allclose(near.evaluations[12].theta, middle, rtol=1e-3, atol=1e-3)
 
 
-def test_a_far_posterior_gets_eight_check_runs_in_the_plane_too():
+def test_a_far_posterior_gets_twice_the_check_runs_and_some_in_the_plane():
     far = drive(WIDE, series, 14)
     assert far.settings.check_runs == 0
     assert learn._check_runs(far) == 8
@@ -175,33 +175,19 @@ def test_a_far_posterior_gets_eight_check_runs_in_the_plane_too():
     assert learn._check_runs(drive(WIDE, lambda theta: float(-0.5 * (theta[0] / 500.0) ** 2), 13)) == 0
 
 
-def test_a_posterior_is_found_once_the_best_run_hardly_rises_or_its_evidence_was_known(state):
-    steps = [-90.0] * 8 + [-60.0] * 8 + [-20.0] * 8  # two parameters: the rise is over the last eight runs
-    slowly, still = [*steps, *[-18.0] * 4], [*steps, *[-30.0] * 8]
+def test_a_posterior_is_found_once_its_evidence_was_known_near_the_best_run(state):
+    values = runs([-90.0] * 8 + [-60.0] * 8 + [-20.0] * 8)
 
-    def reached(values, *history):
-        return replace(state, evaluations=tuple(runs(values)), history=tuple(history))
+    def found(history):
+        return replace(state, evaluations=tuple(values), history=tuple(history)).found
 
-    vague, known = replace(record(26, 0.0), cov=30.0), record(26, 0.0)
-    assert [reached(v).rise for v in (steps, slowly, still)] == [40.0, 2.0, 0.0]
-    assert reached(steps[:19]).rise == np.inf  # of a few runs after the design nothing is concluded
-    assert not reached(steps, known).found
-    assert reached(still).found  # whatever is known of it
-    assert not reached(slowly, vague).found
-    assert reached(slowly, vague, known).found
-    assert reached(slowly, known, vague).found  # whatever another model believes since
-    assert not reached(slowly, replace(known, n_evaluations=14)).found  # of a plateau
-    assert not reached(slowly, replace(known, gamma=0.5)).found
-
-
-def test_a_run_far_above_the_best_one_is_another_posterior_to_doubt(state):
-    past = replace(state, history=(record(20, 0.0),))
-    assert not climb._rose(replace(past, evaluations=tuple(runs([-30.0] * 20 + [-29.5]))))
-    risen = replace(past, evaluations=tuple(runs([-300.0] * 12 + [-30.0] * 8 + [-28.0])))
-    assert risen.far
-    assert climb._rose(risen)
-    assert not climb._rose(replace(risen, evaluations=risen.evaluations[:20]))
-    assert not climb._rose(replace(risen, history=()))
+    vague, known = replace(record(20, 0.0), cov=30.0), record(20, 0.0)
+    assert not found([])
+    assert not found([vague])
+    assert found([vague, known])
+    assert found([known, vague])  # whatever another model believes since
+    assert not found([replace(known, n_evaluations=14)])  # of a plateau
+    assert not found([replace(known, gamma=0.5)])
 
 
 def test_the_end_of_the_budget_gets_the_check_that_is_left(state):
@@ -215,6 +201,16 @@ def test_the_end_of_the_budget_gets_the_check_that_is_left(state):
     assert len(planned(20).theta) == 8
     assert len(planned(6).theta) == 6
     assert planned(3) is None
+
+
+def test_a_check_of_a_far_posterior_allows_for_what_the_evidence_allows_for(state):
+    surprised = replace(state, assessment=learn.assess_evidence(state), check=None, stop=None, squared_z=(9.0,) * 30)
+    surprised = replace(surprised, settings=replace(state.settings, max_evaluations=200))
+    assert surprised.far
+    assert surprised.inflation > 2.0
+    believed = learn._plan_check(surprised, 8).check.believed
+    plain = learn._plan_check(replace(surprised, squared_z=(0.0,) * 30), 8).check.believed
+    np.testing.assert_allclose(believed, (surprised.inflation / 1.2) ** 2 * plain)
 
 
 def test_a_check_that_was_passed_lately_is_not_made_again(state):

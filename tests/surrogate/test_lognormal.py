@@ -176,14 +176,3 @@ def test_a_local_surrogate_predicts_only_the_runs_that_it_learned_and_keeps_its_
     np.testing.assert_array_equal(variance[1:-1], of_all[1])
     assert local.unguarded is local
     assert local.description == f"{surrogate.description}, local"
-
-
-def test_a_local_surrogate_believes_no_more_than_its_clip_with_its_inflation(model):
-    surrogate = replace(model[0], ceiling=0.0, clip=0.1, inflation=3.0)
-    away = np.array([[9.0, 9.0], [-9.0, 5.0]])
-
-    def spread(surrogate):
-        return np.sqrt(surrogate.log_ratio_diagonal(surrogate.at(away), 1.0))
-
-    np.testing.assert_allclose(spread(surrogate), 0.3)
-    np.testing.assert_allclose(spread(replace(surrogate, local=True)), 0.1)

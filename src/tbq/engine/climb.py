@@ -13,7 +13,6 @@ import numpy as np
 
 from tbq.common.randomness import stream
 from tbq.common.types import Array, BoolArray
-from tbq.engine import training
 from tbq.engine.ascent import surprised
 from tbq.engine.stages import advance, choose_gamma, enlarged, log_terms_of, measure, stage_record
 from tbq.engine.state import State
@@ -45,7 +44,7 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
         return _climb_by_tolerance(state, surrogate)
     if np.isinf(state.settings.temper_cov):
         return measure(state, surrogate)
-    history, settings, eventful = state.history, state.settings, _doubt_was_right(state) or _rose(state)
+    history, settings, eventful = state.history, state.settings, _doubt_was_right(state)
     if _due_anew(state):
         before = state.satisfied
         state = replace(ascend(state, surrogate, anew=True), anew_at=len(state.evaluations))
@@ -59,21 +58,11 @@ def climb(state: State, surrogate: Surrogate[Any]) -> State:
     last = replace(last, error=float(np.hypot(last.error, hidden(state, surrogate))))
     state = replace(state, satisfied=satisfied, doubt=None, doubts=doubts, history=(*history, last))
     if state.ascent is None and satisfied < state.settings.tuning.in_a_row:
-        return _doubting_on_the_way(state, surrogate)
+        return state
     state = surprised(state, surrogate)
     if state.doubt is not None:
         return replace(state, satisfied=min(satisfied, settings.tuning.in_a_row - 1))
     return _verify(state, surrogate) if satisfied >= state.settings.tuning.in_a_row else state
-
-
-def _doubting_on_the_way(state: State, surrogate: Surrogate[Any]) -> State:
-    """With a run where more may hide instead of one that explores, once a far posterior was found."""
-    tuning, made = state.settings.tuning, len(state.evaluations)
-    explores = tuning.explore_every > 0 and made % tuning.explore_every == 0
-    if not (explores and at_top(state) and state.far and state.found and state.doubts < tuning.most_far_doubts):
-        return state
-    share, where = overlooked(state, surrogate)
-    return replace(_doubted(state, where), satisfied=state.satisfied) if share > tuning.overlooked else state
 
 
 def _due_anew(state: State) -> bool:
@@ -238,18 +227,6 @@ def _doubt_was_right(state: State) -> bool:
     expected = float(mean[0] + np.hypot(np.sqrt(variance[0]), state.noise))
     matters = max(e.log_likelihood for e in good) - state.settings.tuning.guard_depth if state.far else -np.inf
     return bool(found) and found[-1] > max(expected, matters)
-
-
-def _rose(state: State) -> bool:
-    """Whether the runs since the last update raised the best one of a far posterior by what a climb should gain.
-
-    What was doubted before was another posterior.
-    """
-    before = state.history[-1].n_evaluations if state.history else 0
-    if not state.far or before < state.settings.n_initial:
-        return False
-    best = training.best_so_far(state.evaluations)
-    return bool(best[-1] > best[before - 1] + state.settings.tuning.climb_gain)
 
 
 def overlooked(state: State, surrogate: Surrogate[Any]) -> tuple[float, Array]:

@@ -110,21 +110,7 @@ def _learn(state: State) -> State:
 def _learned_values(state: State) -> State:
     """Fit, and go on through as many stages as the runs allow."""
     surrogate, memory = _fit(state)
-    if memory.values.is_local and not state.memory.values.is_local:
-        state = replace(state, squared_z=())  # how well all runs were predicted by other models says nothing of it
-    state = climb(replace(state, memory=memory, assessment=None), surrogate)
-    return _with_overall(replace(state, overall=None))
-
-
-def _with_overall(state: State) -> State:
-    """With a surrogate of all runs for a run that climbs: from a plateau it leaps where a local one creeps."""
-    climbs = state.next_id % state.settings.tuning.climb_every == 0 and state.satisfied == 0
-    if not (state.far and climbs and state.memory.values.is_local):
-        return state
-    assert state.learned is not None
-    frame = training.frame_of(state.population, state.prior)
-    overall, memory = training.fit_overall(state.runs, state.learned.gamma, state.inflation, state.memory, frame)
-    return replace(state, memory=memory, overall=state.informed(overall))
+    return climb(replace(state, memory=memory, assessment=None), surrogate)
 
 
 def _learned_outputs(state: State) -> State:
@@ -160,7 +146,7 @@ def _check_runs(state: State) -> int:
     tuning = state.settings.tuning
     if not (state.far and tuning.check_runs):
         return state.settings.check_runs
-    runs = max(tuning.far_check_runs, state.prior.dim)
+    runs = tuning.far_check_runs * max(tuning.fewest_check_runs, state.prior.dim)
     lately = state.checked_at > 0 and len(state.evaluations) - state.checked_at < runs
     return 0 if lately else runs
 
@@ -197,7 +183,7 @@ def _plan_check(state: State, runs: int) -> State:
     check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     if not state.far:  # measured strict, and the runs that a failed check costs see more of the prior
         check = replace(check, believed=None)
-    else:  # as the evidence's error is, which it is part of
+    else:  # as much as the evidence's error allows for, which is inflated
         assert check.believed is not None
         check = replace(check, believed=state.inflation**2 * check.believed)
     return replace(state, check=replace(check, noise=state.noise))

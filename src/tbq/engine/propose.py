@@ -83,8 +83,8 @@ def _upward(state: State, surrogate: Surrogate[Any], known: Array) -> Array:
     if turn > 1 or not state.far or state.satisfied > 0:
         return known[:0]
     if turn == 0:
-        population, overall = state.population.z[:, : prior.dim], state.overall or surrogate
-        return exploration.most_promising(overall, population, known, prior, tuning.climb_gain)
+        population = state.population.z[:, : prior.dim]
+        return exploration.most_promising(surrogate, population, known, prior, tuning.climb_gain)
     good = np.array([e.status is Status.OK for e in state.evaluations])
     y = np.array([e.log_likelihood for e in state.evaluations])
     y[~good] = np.min(y[good])  # a step must not lead to where runs fail or find no likelihood, either

@@ -62,7 +62,6 @@ class State:
     border: feasibility.Region | None = None  # of zero likelihood, once a run found it
     reach: feasibility.Region | None = None  # where runs do not fail, once one did
     learned: Learned | None = None
-    overall: Surrogate[Any] | None = None  # of all runs, where a local one is in use and the next run is to climb
     anew_at: int = 0  # runs when outputs were last learned, or a far posterior climbed to, as if nothing were known
     anew_with: int = 0  # the same, coarse runs counted
     satisfied: int = 0
@@ -83,8 +82,9 @@ class State:
     @property
     def runs(self) -> training.Runs:
         """What there is to learn from."""
-        found = self.found and not self.sure
-        return training.Runs(self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=found)
+        return training.Runs(
+            self.evaluations, self.prior, self.settings, self.likelihood, self.coarse, found=self.found
+        )
 
     @property
     def inflation(self) -> float:
@@ -99,34 +99,15 @@ class State:
         return tuning.far_inflation if self.far else tuning.inflation_start
 
     @property
-    def rise(self) -> float:
-        """Nats by which the best run rose over the last few; infinite while there are few after the design."""
-        best = training.best_so_far(self.evaluations)
-        before = len(best) - 1 - training.window(self.prior.simulated.dim, self.settings.tuning)
-        if before < self.settings.n_initial - 1 or not np.isfinite(best[before]):
-            return np.inf
-        return float(best[-1] - best[before])
-
-    @property
     def found(self) -> bool:
-        """Whether it is known where the posterior is: the best run hardly rises any more.
+        """Whether it is known where the posterior is: once the evidence was known to its order of magnitude.
 
-        Or the evidence was known to its order of magnitude once, with a best run that was nearly as good as it is now.
-        While the best run rises by nats, what was found before was a plateau on the way.
+        With a best run that was nearly as good as it is now: what was found before that was a plateau on the way.
         """
-        tuning, best = self.settings.tuning, training.best_so_far(self.evaluations)
-        if self.rise < tuning.climb_gain or self.rise > tuning.still_rising:
-            return self.rise < tuning.climb_gain
-        since = int(np.argmax(best >= best[-1] - tuning.guard_depth))
-        return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
-
-    @property
-    def sure(self) -> bool:
-        """Whether a model of all runs knew the evidence lately, nearly as well as wanted: no local one is asked."""
         tuning = self.settings.tuning
-        lately = self.history[-training.window(self.prior.simulated.dim, tuning) :]
-        enough = tuning.doubting_factor * self.settings.tolerance[1]
-        return not self.memory.values.is_local and any(r.gamma == 1.0 and r.cov <= enough for r in lately)
+        best = np.maximum.accumulate([e.log_likelihood if e.status is Status.OK else -np.inf for e in self.evaluations])
+        since = int(np.argmax(best >= best[-1] - tuning.guard_depth)) if len(best) else 0
+        return any(r.gamma == 1.0 and r.cov < tuning.lost and r.n_evaluations > since for r in self.history)
 
     @property
     def far(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +35,7 @@ class Runs:
     settings: Settings
     likelihood: GaussianLikelihood | None  # the data, where outputs can be learned
     coarse: tuple[Evaluation, ...] = ()  # of a coarse model
-    found: bool = False  # whether it is known where the posterior is, and models of all runs do not know its evidence
+    found: bool = False  # whether it is known where the posterior is
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class Memory:
     """What one fit leaves to the next, for either surrogate."""
 
     values: selection.Memory = field(default_factory=selection.Memory)
-    overall: selection.Memory = field(default_factory=selection.Memory)  # of all runs, where a local model is in use
     outputs: reduction.Memory = field(default_factory=reduction.Memory)
     objection: str = ""  # why the outputs may not be modelled well
     compared_at: int = 0  # runs when outputs were last compared with log-likelihoods
@@ -98,27 +96,12 @@ def fit_values(
     runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame | None
 ) -> tuple[LogNormal, Memory]:
     """A surrogate of the log-likelihoods."""
-    surrogate, values = _fitted(runs, gamma, inflation, memory.values, frame)
-    return surrogate, replace(memory, values=values)
-
-
-def fit_overall(
-    runs: Runs, gamma: float, inflation: float, memory: Memory, frame: Frame | None
-) -> tuple[LogNormal, Memory]:
-    """A surrogate of the log-likelihoods of all runs, whatever is known of where the posterior is."""
-    surrogate, overall = _fitted(replace(runs, found=False), gamma, inflation, memory.overall, frame)
-    return surrogate, replace(memory, overall=overall)
-
-
-def _fitted(
-    runs: Runs, gamma: float, inflation: float, memory: selection.Memory, frame: Frame | None
-) -> tuple[LogNormal, selection.Memory]:
     data, tuning = _data(runs, gamma, frame), runs.settings.tuning
-    surrogate, memory = selection.fit(data, runs.settings.kernel, memory)
+    surrogate, values = selection.fit(data, runs.settings.kernel, memory.values)
     surrogate = replace(_guarded(runs, surrogate), cap=tuning.mean_cap, inflation=inflation)
     if is_far(runs):  # likely places before vague ones
         surrogate = replace(surrogate, clip=tuning.far_clip)
-    return surrogate, memory
+    return surrogate, replace(memory, values=values)
 
 
 def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
@@ -127,29 +110,11 @@ def _guarded(runs: Runs, surrogate: LogNormal) -> LogNormal:
 
 
 def is_far(runs: Runs) -> bool:
-    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior.
-
-    Where a run found no likelihood at all it is as deep as the deepest of the others.
-    """
+    """Whether half of the initial design is far below the best run, as the posterior is from most of the prior."""
     tuning = runs.settings.tuning
     y = np.array([e.log_likelihood for e in runs.evaluations if e.status is Status.OK])
-    design = [e for e in runs.evaluations[: runs.settings.n_initial] if not e.status.is_failure]
-    deepest = min((e.log_likelihood for e in design if e.status is Status.OK), default=np.inf)
-    if not (tuning.ceiling and len(y) and np.isfinite(deepest)):
-        return False
-    depth = np.max(y) - np.median([max(e.log_likelihood, deepest) for e in design])
-    return bool(depth > tuning.far_depth * runs.prior.simulated.dim)
-
-
-def best_so_far(evaluations: Sequence[Evaluation]) -> Array:
-    """The largest log-likelihood that each run and those before it returned; (n,)."""
-    values = [e.log_likelihood if e.status is Status.OK else -np.inf for e in evaluations]
-    return np.asarray(np.maximum.accumulate(np.array(values)))
-
-
-def window(dim: int, tuning: Tuning) -> int:
-    """Runs over which the best one's rise tells anything."""
-    return tuning.found_runs * (dim + 2)
+    limit = tuning.far_depth * runs.prior.simulated.dim
+    return bool(tuning.ceiling and len(y) and np.max(y) - np.median(y[: runs.settings.n_initial]) > limit)
 
 
 def frame_of(population: Population, prior: Prior) -> Frame:

@@ -29,7 +29,7 @@ class Tuning:
     # --- checks by fresh runs (ablation: "no check runs") ---
     check_runs: bool = True  # whether they are made where log-likelihoods of more than two parameters are learned
     fewest_check_runs: int = 4  # of them; else as many as there are parameters
-    far_check_runs: int = 8  # the same where the posterior is far: few of the other runs are near it (real)
+    far_check_runs: int = 2  # times as many where the posterior is far: few of the other runs are near it (real)
     check_rms: float = 5.0  # ε that the root mean square of the residuals that matter may have
     check_error: float = 2.0  # ε that the error of the evidence which the posterior draws among them imply may have
     check_clip: float = 3.0  # nats at which a residual is clipped, so that a single one does not rule
@@ -60,10 +60,6 @@ class Tuning:
     climb_every: int = 3  # of so many chosen points one is where most may be gained while the posterior is far, and
     # one a step up from the best run (real)
     climb_gain: float = 1.0  # nats that such a run must promise: with less to gain the posterior has been found
-    found_runs: int = (
-        2  # times as many runs as there are parameters and two more, over which the best run's rise counts
-    )
-    still_rising: float = 3.0  # nats of it above which a far posterior has not been found (real)
     explore_cov: float = 1.5  # coefficient of variation of the weights of an exploring target: how flat it is
     explore_gamma: float = 0.01  # tempering below which a target that is flat over the prior is too flat (real)
     explore_reach: float = 1.5  # distances between two members of a population that a point may lie beyond one of them

@@ -134,8 +134,7 @@ class LogNormal:
             if self.warp is not None:
                 spread = np.sqrt(self.warp.moments(points.slope, sd, gamma)[1])
             if np.isfinite(self.ceiling):
-                # beyond its runs a local model is vague anyway: there, what is believed is bounded with its inflation
-                spread = np.minimum(spread, self.clip / self.inflation if self.local else self.clip)
+                spread = np.minimum(spread, self.clip)
             points.slopes[gamma] = np.where(small, points.slope, spread / (gamma * sd + 1e-300))
         return points.slopes[gamma]
 

@@ -60,17 +60,14 @@ def competitors(choice: KernelChoice, data: Data) -> list[Model]:
     """A named kernel stands alone with a constant mean, as in the paper; 'auto' lets several models compete.
 
     A tilt is not fitted to a few runs, nor a bowl to not many more than its numbers, nor either to noisy runs, whose
-    noise lifts the top. Where a far posterior was found, models of the runs that matter stand alone: one length-scale
-    does not suit a prior that is a thousand times as wide as the posterior, and models of all runs that are the more
-    probable ones, or foresee those that matter, still believe in peaks far from all runs.
+    noise lifts the top. Where the posterior is far, models of the runs that matter compete too: one length-scale does
+    not suit a prior that is a thousand times as wide as the posterior.
     """
     dim, runs = data.z.shape[1], len(data.y)
     if choice == "additive":
         return [Model("additive", "constant", shaped=True)]
     if choice != "auto":
         return [Model(choice, "constant")]
-    if data.asks_locally and dim >= 2:
-        return [Model(kernel, "constant", warped=True, rotated=True, local=True) for kernel in ("se", "matern52")]
     models = [
         model
         for kernel in ("se", "matern52")
@@ -88,6 +85,11 @@ def competitors(choice: KernelChoice, data: Data) -> list[Model]:
             Model("se", "constant", warped=True, rotated=True),
             Model("matern52", "constant", warped=True, rotated=True),
             Model("se", "quadratic", warped=True, rotated=True),
+        ]
+    if data.asks_locally and dim >= 2:
+        models += [
+            Model("se", "constant", warped=True, rotated=True, local=True),
+            Model("matern52", "constant", warped=True, rotated=True, local=True),
         ]
     if data.expected_noise:
         return models

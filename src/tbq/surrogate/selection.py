@@ -37,11 +37,6 @@ class Memory:
     guard: Model | None = None  # of log-depths, whose guard it is under
 
     @property
-    def is_local(self) -> bool:
-        """Whether the model in use is of the runs that matter alone."""
-        return self.model is not None and self.model.local
-
-    @property
     def noise(self) -> float:
         """Squared nats of noise that was learned."""
         return 0.0 if self.model is None else self.warm[self.model].level
@@ -59,7 +54,7 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
     are marginalised and the warp's Jacobian counts, so that flexibility is paid for.
     """
     n, model, tuning = len(data.y), memory.model, data.tuning
-    model = None if memory.is_local and not data.asks_locally else model
+    model = None if model is not None and model.local and not data.asks_locally else model
     every = min(pace(n), tuning.far_pace) if data.far else pace(n)
     if model is not None and n - memory.fitted_at < every:
         same = replace(data, gamma=memory.gamma, frame=memory.frame)
@@ -73,8 +68,6 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         models = [model]
     cold = due and n < 100  # look beyond the neighbourhood of the last optimum while that is cheap
     found = {m: fitted(m, data, memory.warm.get(m), search=True, cold=cold) for m in models}
-    local = any(m.local for m in found)
-    depths = {m: fitted(m, data, memory.warm.get(m), search=True) for m in _GUARDS} if local else found
     if everyone and data.may_be_noisy and choice == "auto":
         found |= _noisy(found, data, memory, cold)
     best = max(found, key=lambda m: found[m][1])
@@ -92,8 +85,8 @@ def fit(data: Data, choice: KernelChoice, memory: Memory) -> tuple[LogNormal, Me
         gamma=data.gamma,
         frame=data.frame,
         last=found[best][0].gp,
-        guard=_best_guard(depths, data) if everyone or local else memory.guard,
-        warm={**memory.warm, **{m: _start(s) for m, (s, _) in (depths | found).items()}},
+        guard=_best_guard(found, data) if everyone else memory.guard,
+        warm={**memory.warm, **{m: _start(s) for m, (s, _) in found.items()}},
     )
     return replace(found[best][0], guard=_guard(data, memory, best)), memory
 
@@ -120,10 +113,7 @@ def _guard(data: Data, memory: Memory, model: Model) -> Guard | None:
 
 
 def _noisy(found: Contest, data: Data, memory: Memory, cold: bool) -> Contest:
-    """Models with noise of unknown level. Where the best one and a smooth one do not gain by it, no other is asked.
-
-    Local models are smooth themselves.
-    """
+    """Models with noise of unknown level. Where the best one and a smooth one do not gain by it, no other is asked."""
     best = max(found, key=lambda m: found[m][1])
     upright = [m for m in found if not m.tilted]  # noise would lift a top that touches all runs from above
 
@@ -134,8 +124,7 @@ def _noisy(found: Contest, data: Data, memory: Memory, cold: bool) -> Contest:
             for m, start in starts.items()
         }
 
-    smooth = [SMOOTH] if SMOOTH in found else []
-    asked = with_noise(dict.fromkeys([max(upright, key=lambda m: found[m][1]), *smooth]))
+    asked = with_noise(dict.fromkeys([max(upright, key=lambda m: found[m][1]), SMOOTH]))
     if max(score for _, score in asked.values()) <= found[best][1]:
         return {}
     return asked | with_noise(m for m in upright if m._replace(noisy=True) not in asked)
