@@ -203,16 +203,6 @@ def test_the_end_of_the_budget_gets_the_check_that_is_left(state):
     assert planned(3) is None
 
 
-def test_a_check_of_a_far_posterior_allows_for_what_the_evidence_allows_for(state):
-    surprised = replace(state, assessment=learn.assess_evidence(state), check=None, stop=None, squared_z=(9.0,) * 30)
-    surprised = replace(surprised, settings=replace(state.settings, max_evaluations=200))
-    assert surprised.far
-    assert surprised.inflation > 2.0
-    believed = learn._plan_check(surprised, 8).check.believed
-    plain = learn._plan_check(replace(surprised, squared_z=(0.0,) * 30), 8).check.believed
-    np.testing.assert_allclose(believed, (surprised.inflation / 1.2) ** 2 * plain)
-
-
 def test_a_check_that_was_passed_lately_is_not_made_again(state):
     count, tuning = len(state.evaluations), replace(state.settings.tuning, check_runs=True)
     state = replace(state, settings=replace(state.settings, tuning=tuning))

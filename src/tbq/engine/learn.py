@@ -183,9 +183,6 @@ def _plan_check(state: State, runs: int) -> State:
     check = check_runs.plan(*points, found.surrogate, state.prior, settings, state.next_id, rng)
     if not state.far:  # measured strict, and the runs that a failed check costs see more of the prior
         check = replace(check, believed=None)
-    else:  # as much as the evidence's error allows for, which is inflated
-        assert check.believed is not None
-        check = replace(check, believed=state.inflation**2 * check.believed)
     return replace(state, check=replace(check, noise=state.noise))
 
 
